@@ -509,15 +509,15 @@ class Judge(HintsAtGuesses, ABC):
         """Describe what the judge needs, asks and costs, before anything is spent."""
         model_names = tuple(model.name for model in self.models)
         entry = getattr(self, "entry", None)
-        told: dict[str, Any] = {"reads": tuple(Sample.model_fields), "calls": "0"}
+        facts: dict[str, Any] = {"reads": tuple(Sample.model_fields), "calls": "0"}
         if isinstance(entry, Entry):
             names = ("asks", "needs", "reads", "calls", "scale", "better", "parts_reason")
-            told = {name: getattr(entry, name) for name in names}
-        if model_names and told["calls"] == "0":
-            told["calls"] = "not told"
+            facts = {name: getattr(entry, name) for name in names}
+        if model_names and facts["calls"] == "0":
+            facts["calls"] = "not told"
         settings = settings_of(type(self))
         return Explanation(
-            judge=self.name, models=model_names, settings=settings, judges_parts=self.judges_parts, **told
+            judge=self.name, models=model_names, settings=settings, judges_parts=self.judges_parts, **facts
         )
 
     def __call__(self, sample: object = None, /, *more: Never, **fields: object) -> Verdict:

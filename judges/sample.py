@@ -18,7 +18,7 @@ from pydantic import (
 
 from judges.errors import BadSample, one_line, shortened
 from judges.messages import Conversation, Message, ToolCall
-from judges.rows.columns import NESTED, READ_WITH_OTHERS, columns_of, is_trace
+from judges.rows.columns import ANSWERS, NESTED, READ_WITH_OTHERS, columns_of, is_trace
 from judges.rows.replies import row_of
 from judges.verdict import Frozen
 
@@ -99,16 +99,7 @@ class Sample(Frozen, validate_by_name=True, validate_by_alias=True):
     user_input: str | Conversation | None = _field(
         "user_input", "question", "query", "request", "input", "inputs", "messages", "userText"
     )
-    response: str | None = _field(
-        "response",
-        "answer",
-        "output",
-        "outputs",
-        "prediction",
-        "completion",
-        "actual_output",
-        "responseContent",
-    )
+    response: str | None = _field(*ANSWERS)
     trajectory: Conversation = ()
     retrieved_contexts: _Texts | None = _field(
         "retrieved_contexts",

@@ -410,7 +410,7 @@ def load_line(make: Callable[..., object]) -> str:
 @lru_cache(maxsize=_MOST_CLASSES)
 def _signature_of(make: Callable[..., object]) -> _Signature:
     """Return what a class or factory takes; a class may pass settings on to its bases."""
-    makers = [(one, _parameters(one), _hints(one, told)) for one, told in _makers(make)]
+    makers = [(one, _parameters(one), _hints(one, entries)) for one, entries in _makers(make)]
     described: dict[str, _Parameter] = {}
     passed_on: set[str] | None = None
     takes_any = False
@@ -469,13 +469,13 @@ def _parameters(function: Callable[..., object]) -> tuple[inspect.Parameter, ...
         return ()
 
 
-def _hints(function: Callable[..., object], told: Mapping[str, FieldInfo]) -> Mapping[str, object]:
-    """Return the types of a function's parameters, with what is told of them beside."""
+def _hints(function: Callable[..., object], entries: Mapping[str, FieldInfo]) -> Mapping[str, object]:
+    """Return the types of a function's parameters, with the entries that describe them beside."""
     try:
         hints = get_type_hints(function, include_extras=True)
     except Exception:  # noqa: BLE001 - annotations of another package may name what cannot be found
         return {}
-    return {name: Annotated[hint, told[name]] if name in told else hint for name, hint in hints.items()}
+    return {name: Annotated[hint, entries[name]] if name in entries else hint for name, hint in hints.items()}
 
 
 def _unpacked(hint: object) -> set[str] | None:

@@ -34,8 +34,8 @@ _LAYERS = (0, 3, 5)
 _TOKENS = 24
 """What of MiniLM reads how much of each text: all of both is too slow for a first level.
 
-Whether an answer belongs to its question all layers told with an area of 0.94 under the curve, in 24 tokens 0.93;
-these layers then with 0.81, and none with 0.57.
+Area under the curve of "the answer belongs to its question" (`demos/support.jsonl`): 0.94 by all of it, 0.93 by 24
+tokens, 0.81 by these layers of them, and 0.57 by word pieces.
 """
 
 _WORD = re.compile(r"\w+")

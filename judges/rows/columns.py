@@ -230,7 +230,7 @@ _QUESTION_KEYS = ("user_input", "question", "query", "input", "messages", "promp
 
 _QUESTIONS = ("user_input", "question", "query", "request", "input", "inputs", "userText")
 _ASKED = frozenset({*_QUESTIONS, "messages"})
-_ANSWERS = (
+ANSWERS = (
     "response",
     "answer",
     "output",
@@ -240,6 +240,7 @@ _ANSWERS = (
     "actual_output",
     "responseContent",
 )
+"""Names of the answer, the first of which is the field's own."""
 _REFERENCES = (
     "reference",
     "expected_response",
@@ -311,7 +312,7 @@ def columns_of(row: Mapping[str, Any], fields: Mapping[str, str]) -> dict[str, A
     for name in _QUESTIONS:
         if isinstance(columns.get(name), Mapping):
             _unfold_inputs(columns, name, fields)
-    for name in _ANSWERS:
+    for name in ANSWERS:
         if not isinstance(columns.get(name), str | None):
             _unfold_answer(columns, name, fields)
     _read_references(columns)
@@ -347,7 +348,7 @@ def _unfold_trace(columns: dict[str, Any]) -> None:
         columns["trace"] = trace
         return
     for name, value in _trace_columns(trace).items():
-        if name != "outputs" or not _holds(columns, _ANSWERS):  # a row's own answer is the one to judge
+        if name != "outputs" or not _holds(columns, ANSWERS):  # a row's own answer is the one to judge
             columns.setdefault(name, value)
 
 
@@ -371,13 +372,13 @@ def _read_published(columns: dict[str, Any]) -> None:
         columns["user_input"] = "\n\n".join(str(part) for part in parts if part)
     _read_transcripts(columns)
     prompt, pair = columns.get("prompt"), columns.get("chosen")
-    if pair is not None and columns.get("rejected") is not None and not _holds(columns, _ANSWERS):
+    if pair is not None and columns.get("rejected") is not None and not _holds(columns, ANSWERS):
         columns["response"] = columns.pop("chosen")
         rejected = columns.pop("rejected")
         columns.setdefault("rival", rejected if isinstance(rejected, str) else reply_of(rejected).text)
     if (isinstance(prompt, str) or is_messages(prompt)) and not _holds(columns, _ASKED):
         columns["user_input"] = columns.pop("prompt")
-    if not _holds(columns, _ANSWERS) and (
+    if not _holds(columns, ANSWERS) and (
         reply := _one_choice("choices", columns.get("choices"), "message", "text")
     ):
         columns["response"] = reply

@@ -189,16 +189,18 @@ def _with_more_labels(
     budget = math.ceil(max(options.budget, certificate.labels) * share)
     more = replace(options, budget=budget)
     with open_database(options.attempts) as record:
-        found = len(_sample(more, read_judged(list(record.attempts(texts=True)))))
+        available = len(_sample(more, read_judged(list(record.attempts(texts=True)))))
     missing = needed - certificate.released
-    if can_label and found >= missing:
+    if can_label and available >= missing:
         from refine.cli.label import ask_for_another  # noqa: PLC0415 - loads the screen
 
-        by = ask_for_another(f"{plural(found, 'more label')} would probably do.")
+        by = ask_for_another(f"{plural(available, 'more label')} would probably do.")
         if by is not None:
             return replace(more, by=by)
-    if found < missing:
-        print_text(f"The record holds {plural(found, 'more answer')} that would pass: let it record more first.")
+    if available < missing:
+        print_text(
+            f"The record holds {plural(available, 'more answer')} that would pass: let it record more first."
+        )
     print_text(f"For more labels: `refine certify {quote(options.attempts)} --by NAME --budget {budget}`")
     return None
 

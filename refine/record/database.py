@@ -217,7 +217,7 @@ class DatabaseRecord(SharedByCopies):
 
     def is_summed(self) -> bool:
         """Check whether the sums are those of all outcomes."""
-        return self._read(lambda asked: is_summed(asked.connection))
+        return self._read(lambda queries: is_summed(queries.connection))
 
     def outcomes(
         self,
@@ -242,15 +242,17 @@ class DatabaseRecord(SharedByCopies):
         """
         if order not in ORDERS:
             raise ConfigurationError(f"order is one of {', '.join(ORDERS)}, not {shortened(order)}")
-        return self._read(lambda asked: asked.outcomes(where, limit=limit, before=before, order=order, skip=skip))
+        return self._read(
+            lambda queries: queries.outcomes(where, limit=limit, before=before, order=order, skip=skip)
+        )
 
     def outcome(self, identifier: str) -> Row | None:
         """Return an outcome with its `attempts` and `labels`, or None."""
-        return self._read(lambda asked: asked.outcome(identifier))
+        return self._read(lambda queries: queries.outcome(identifier))
 
     def figures(self, where: OutcomeFilter = _EVERYTHING, *, buckets: int = 48) -> Row:
         """Return the sums, the distribution of ratings, and a series over time of the outcomes chosen."""
-        return self._read(lambda asked: asked.figures(where, buckets=buckets))
+        return self._read(lambda queries: queries.figures(where, buckets=buckets))
 
     def table(self, by: str = "refiner", where: OutcomeFilter = _EVERYTHING) -> list[Row]:
         """Return a row for each guard, key or the like: how many answers, what became of them, time and cost.
@@ -262,7 +264,7 @@ class DatabaseRecord(SharedByCopies):
         Raises:
             ConfigurationError: If it is none of these.
         """
-        return self._read(lambda asked: asked.table(by, where))
+        return self._read(lambda queries: queries.table(by, where))
 
     def newest(self, where: OutcomeFilter, *, by: str = "refiner", most: int = 5_000) -> OutcomeFilter:
         """Return a filter whose figures are quick: without what is older than the newest of very many outcomes.
@@ -275,7 +277,7 @@ class DatabaseRecord(SharedByCopies):
             by: The column of a table of them.
             most: How many are looked at.
         """
-        return self._read(lambda asked: asked.newest(where, by=by, most=most))
+        return self._read(lambda queries: queries.newest(where, by=by, most=most))
 
     def choices(self) -> dict[str, list[str]]:
         """Return the values that occur in the columns that a filter can name."""

@@ -308,11 +308,11 @@ def sum_faults(connection: sa.Connection) -> Iterator[str]:
         others = {own_id} if row["id"] < 0 else of_series._places_of(_dimensions_of(row))  # noqa: SLF001 - likewise
         places[row["id"]] = {one: 1 if row["id"] < 0 else of_series.sign_of(one) for one in others}
     times = (SUMS.c.start, TALLY.c.start, OUTCOME.c.at)
-    found = (connection.execute(sa.select(time - time % DAY).distinct()).scalars() for time in times)
+    days = (connection.execute(sa.select(time - time % DAY).distinct()).scalars() for time in times)
     late = sa.select(OUTCOME.c.at - OUTCOME.c.at % DAY).where(
         OUTCOME.c.chain.is_(None), OUTCOME.c.at >= _sealed_since(connection)
     )
-    for day in sorted(set().union(*found) - set(connection.execute(late.distinct()).scalars())):
+    for day in sorted(set().union(*days) - set(connection.execute(late.distinct()).scalars())):
         total, cursor = Sums(), _summed_up_to(connection)
         query = sa.select(*_NEEDED).where(OUTCOME.c.at >= day, OUTCOME.c.at < day + DAY)
         for rows in connection.execute(query, execution_options={"yield_per": _SLICE}).mappings().partitions():

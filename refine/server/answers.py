@@ -423,10 +423,10 @@ def _bare_error(document: Json, text: str, *, is_strict: bool) -> Json:
     error = document["error"]
     fields = error if isinstance(error, dict) else {"message": error}
     message = "" if is_strict else string(fields.get("message"))[:_LONGEST_ERROR]
-    told = message or text
+    words = message or text
     plain = {name: fields[name] for name in _ERROR_FIELDS if name in fields and _is_plain(fields[name])}
     around = {name: document[name] for name in ("type", "request_id") if is_word(document.get(name))}
-    return {**around, "error": {"message": told, **plain} if isinstance(error, dict) else told}
+    return {**around, "error": {"message": words, **plain} if isinstance(error, dict) else words}
 
 
 def _is_plain(value: object) -> bool:

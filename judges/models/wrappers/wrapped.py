@@ -160,7 +160,7 @@ class _Graded:
     """Ask in the format a model was trained on, and read its reasons and its score.
 
     The judge's task becomes the criteria, and its levels the rubric, on the scale of the model that has as many
-    steps as the judge has levels, or else on its finest; `levels.level_at` maps the score back. A score outside
+    steps as the judge has levels, or else on its finest; `_level_at` maps the score back. A score outside
     the scale is never clamped. What is judged stands as JSON between two marks with a fresh nonce, wherever the
     format has a place for it, and tags of the format are escaped in it. The reasons become the
     rationale and, below the highest level, the feedback. Worked examples are left out: these models are trained

@@ -189,8 +189,8 @@ def completed(record: JudgeRecord, judge: Judge) -> JudgeRecord:
     """Return the record of a judge with its fingerprint, its prompts and its settings."""
     for model in judge.models:
         getattr(model, "_model", None)  # a model by name is set up now: its fingerprint has its settings
-    told = {"prompts": dict(_prompts_of(judge.explain())), "settings": dict(_settings_of(judge))}
-    return record.model_copy(update={"fingerprint": fingerprint(judge), **told})
+    shown = {"prompts": dict(_prompts_of(judge.explain())), "settings": dict(_settings_of(judge))}
+    return record.model_copy(update={"fingerprint": fingerprint(judge), **shown})
 
 
 def _prompts_of(explanation: Explanation) -> Iterator[tuple[str, str]]:

@@ -173,7 +173,8 @@ _THRESHOLDS = (4, 3, 2)
 _POWER = 0.8
 _HOLDS_FOR = 15
 """Numbers of labels in a row at which the power is reached, since it rises in steps."""
-_MOST_LABELS = 3000
+MOST_LABELS = 3_000
+"""Labels beyond which no number is told."""
 
 
 class Counts(NamedTuple):
@@ -601,7 +602,7 @@ def labels_needed(alpha: float = ALPHA, delta: float = DELTA, true_rate: float |
     if true_rate is None:
         return least
     enough, most_bad = 0, -1
-    for n in range(least, _MOST_LABELS):
+    for n in range(least, MOST_LABELS):
         while special.bdtr(most_bad + 1, n, alpha) <= delta:  # of all `n` it is 1
             most_bad += 1
         power = float(special.bdtr(most_bad, n, true_rate)) if most_bad >= 0 else 0.0
@@ -702,5 +703,5 @@ def _upper(releases: Sequence[Release], delta: float, scale: float) -> float:
 
 def questions_needed(alpha: float, delta: float, mean: float) -> int | None:
     """Return how many questions certify alpha if their mean loss stays as it is; None if 3,000 do not suffice."""
-    enough = (n for n in range(1, _MOST_LABELS) if hoeffding_bentkus(mean, n, alpha) <= delta)
+    enough = (n for n in range(1, MOST_LABELS) if hoeffding_bentkus(mean, n, alpha) <= delta)
     return next(enough, None)

@@ -115,10 +115,6 @@ def _row(row: certificates.PolicyRow, tally: PolicyTally, runs: int) -> Certifie
     return CertifiedRow(**{**vars(row), **of_runs})
 
 
-_MOST_LABELS = 3_000
-"""Labels beyond which no number is told."""
-
-
 def _labels_missing(result: certificates.Certificate, alpha: float, delta: float) -> int | None:
     """Return how many labelled answers would probably certify, if the best policy is as good as it looks."""
     rates = [row.rate for row in result.rows if row.rate is not None]
@@ -132,7 +128,9 @@ def _labels_missing(result: certificates.Certificate, alpha: float, delta: float
     if result.method in _LOOKING:
         is_laxer = result.rows[0].status == "too_few"
         least = certificates.evidence_needed(delta, len(result.rows), is_begun_laxer=is_laxer)
-        evidence = ((n, certificates.e_value(math.ceil(best * n), n, alpha)) for n in range(1, _MOST_LABELS))
+        evidence = (
+            (n, certificates.e_value(math.ceil(best * n), n, alpha)) for n in range(1, certificates.MOST_LABELS)
+        )
         return next((n for n, value in evidence if value >= least), None)
     return labels_needed(alpha, delta, best or None)
 

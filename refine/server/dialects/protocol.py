@@ -594,7 +594,7 @@ def read_object(body: bytes, max_messages: int) -> Json:
     Raises:
         ApiError: If it is not JSON, or no object, or holds a conversation of more messages.
     """
-    if (roles := body.count(b'"role"')) > _SURELY * max_messages:
+    if (roles := body.count(b'"role"')) > _UNREAD_FROM * max_messages:
         text = f"the body has about {roles:,} messages; send {max_messages:,} at most"
         raise ApiError(400, text, code="too_many_messages")
     try:
@@ -611,8 +611,8 @@ def read_object(body: bytes, max_messages: int) -> Json:
     return document
 
 
-_SURELY = 4
-"""So many times the messages that are allowed are refused unread: reading them holds up all other requests."""
+_UNREAD_FROM = 4
+"""Times the allowed messages from which a body is refused unread: to read it would hold up all other requests."""
 
 
 def _has_long_number(body: bytes) -> bool:
