@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from judges.certificate import CertifiedRow, Subject, aligned_lines
-from judges.errors import ConfigurationError
 from judges.offline import statistics
 from judges.offline.statistics import (
     BiasTest,
@@ -30,7 +29,6 @@ from judges.offline.statistics import (
     length_adjusted,
     mcnemar,
     n_pairs,
-    n_per_arm,
     pass_at_attempt,
     ppi_mean,
     ppi_rate,
@@ -48,8 +46,7 @@ from judges.offline.statistics.comparing import sample_test
 from judges.offline.statistics.correction import labels_alone
 from judges.offline.statistics.intervals import bounded_interval, clopper_pearson, paired_interval
 from judges.offline.statistics.judge_agreement import rating_figures
-from judges.offline.statistics.replay import curve_intervals, replay_each
-from judges.offline.trust.certify import CertifySettings
+from judges.offline.statistics.replay import curve_intervals
 
 RATED = [1, 2, 3, 4] * 10
 PASSED = [1, 0] * 10
@@ -85,37 +82,6 @@ def test_a_wrong_share_is_named(function: Callable[..., Any]) -> None:
         for value in (-2, 1, 95):
             with pytest.raises(ValueError, match=rf"\b{name}\b.* between 0 and 1.*{value}"):
                 function(*CALLS[function], **beside, **{name: value})
-
-
-UNEQUAL: list[tuple[Callable[[], object], str]] = [
-    (lambda: rank_metrics([1, 0], [0.2]), "give a label and a score of each row"),
-    (lambda: agreement(RATED, RATED[1:]), "give a human's and the judge's label of each row"),
-    (lambda: ppi_mean([1, 2], [1], [3]), "give a label and a score of each labelled row"),
-    (lambda: replay_each([[1, 4]], 4, 2, scores=[[0.1]]), "scores has a score or None for each rating"),
-    (lambda: arm_effects([True], {"a": [True], "b": [True, False]}, baseline="a"), "has 2 rows"),
-    (lambda: bias_report(length=([1, 2], [1, 2], None, [0.1])), "length has the judge's ratings"),
-    (lambda: bias_report(self_preference=[(1, 2)]), "ratings for self-preference"),
-    (lambda: bias_report(leniency=[(1, 2, 3)]), "ratings by human and judge"),  # type: ignore[list-item]
-    (lambda: stratified_rate([0.5, 0.4], 9, [1, 1], [1, 0]), "every stratum needs a label"),
-    (lambda: stratified_rate([0.5, 0.5], 9, [1, 0], [1, 0]), "every stratum needs a label"),
-    (lambda: n_per_arm(0.5, 1.5), "two different pass rates from 0 to 1, not 0.5 and 1.5"),
-    (lambda: n_per_arm(-0.5, 0.5), "not -0.5 and 0.5"),
-    (lambda: n_per_arm(0.5, 0.5), "two different"),
-    (lambda: bias_report(cues=[(1, 2)]), "cues has its probes by name"),  # type: ignore[arg-type]
-    (lambda: bias_report(robustness=[(1, 2, 3)]), "robustness has its probes by name"),  # type: ignore[arg-type]
-    (lambda: CertifySettings(alpha=1.0), "alpha lies between 0 and 1.*not 1.0"),
-    (lambda: CertifySettings(delta=0.0), "delta lies between 0 and 1.*not 0.0"),
-    (lambda: certify({4: (3, 1)}, breaks={4: (3, 1)}), "breaks and break_at_most are given together"),
-    (lambda: certify({4: (3, 1)}, break_at_most=0.1), "breaks and break_at_most are given together"),
-]
-
-
-@pytest.mark.parametrize(("call", "message"), UNEQUAL)
-def test_what_does_not_fit_together_says_so(call: Callable[[], object], message: str) -> None:
-    """Columns of other lengths, shares that do not sum to 1 and half a pair of settings are one clear line."""
-    with pytest.raises((ValueError, ConfigurationError), match=message) as caught:
-        call()
-    assert "\n" not in str(caught.value)
 
 
 def test_nothing_to_count_is_undefined_and_not_zero() -> None:

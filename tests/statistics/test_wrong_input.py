@@ -10,6 +10,7 @@ from judges.offline import align
 from judges.offline.statistics import (
     agreement,
     alt_test,
+    arm_effects,
     bias_report,
     certify,
     certify_runs,
@@ -21,14 +22,19 @@ from judges.offline.statistics import (
     krippendorff_alpha,
     mcnemar,
     n_pairs,
+    n_per_arm,
     ppi_mean,
     ppi_rate,
     rank_metrics,
     replay_run,
     rogan_gladen,
+    stratified_rate,
 )
+from judges.offline.statistics.replay import replay_each
+from judges.offline.trust.certify import CertifySettings
 
 NAN = math.nan
+RATED = [1, 2, 3, 4] * 10
 RATERS = [[4, 1] * 20] * 3
 SPREAD = [0.1 * i for i in range(40)]
 
@@ -95,6 +101,25 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (wrong(bias_report, robustness={"a": [(None, "B", "A")]}), "none missing"),
     (wrong(bias_report, self_preference=[(4, 3, 3)] * 30), "are rows of 4 numbers"),
     (wrong(bias_report, length=([1] * 40, [1] * 40)), "length is .judge, rater, second rater or None"),
+    (lambda: rank_metrics([1, 0], [0.2]), "give a label and a score of each row"),
+    (lambda: agreement(RATED, RATED[1:]), "give a human's and the judge's label of each row"),
+    (lambda: ppi_mean([1, 2], [1], [3]), "give a label and a score of each labelled row"),
+    (lambda: replay_each([[1, 4]], 4, 2, scores=[[0.1]]), "scores has a score or None for each rating"),
+    (lambda: arm_effects([True], {"a": [True], "b": [True, False]}, baseline="a"), "has 2 rows"),
+    (lambda: bias_report(length=([1, 2], [1, 2], None, [0.1])), "length has the judge's ratings"),
+    (lambda: bias_report(self_preference=[(1, 2)]), "ratings for self-preference"),
+    (lambda: bias_report(leniency=[(1, 2, 3)]), "ratings by human and judge"),  # type: ignore[list-item]
+    (lambda: stratified_rate([0.5, 0.4], 9, [1, 1], [1, 0]), "every stratum needs a label"),
+    (lambda: stratified_rate([0.5, 0.5], 9, [1, 0], [1, 0]), "every stratum needs a label"),
+    (lambda: n_per_arm(0.5, 1.5), "two different pass rates from 0 to 1, not 0.5 and 1.5"),
+    (lambda: n_per_arm(-0.5, 0.5), "not -0.5 and 0.5"),
+    (lambda: n_per_arm(0.5, 0.5), "two different"),
+    (lambda: bias_report(cues=[(1, 2)]), "cues has its probes by name"),  # type: ignore[arg-type]
+    (lambda: bias_report(robustness=[(1, 2, 3)]), "robustness has its probes by name"),  # type: ignore[arg-type]
+    (lambda: CertifySettings(alpha=1.0), "alpha lies between 0 and 1.*not 1.0"),
+    (lambda: CertifySettings(delta=0.0), "delta lies between 0 and 1.*not 0.0"),
+    (lambda: certify({4: (3, 1)}, breaks={4: (3, 1)}), "breaks and break_at_most are given together"),
+    (lambda: certify({4: (3, 1)}, break_at_most=0.1), "breaks and break_at_most are given together"),
 ]
 
 
