@@ -94,8 +94,8 @@ class ToolUse(ModelJudge, entry="tool_use", pack="tool_use"):
     """Judge whether an agent chose the right tools, gave them the right arguments, and called none for nothing.
 
     No reference is needed. Repetition is found by rule: a call with the tool, the arguments and the result of an
-    earlier one in the same turn is marked for the model; from the third time on it is a loop, on which
-    no model is asked.
+    earlier one in the same turn is marked for the model; from the third time on, with no new call in between, it
+    is a loop, on which no model is asked.
     Score = right calls / calls made, where a missing call counts as one more; it passes at `threshold`, or 1.
     No call where none was needed is 1, if the tools are known; otherwise it is unscored, `undefined`.
 

@@ -42,8 +42,8 @@ class Completeness(ModelJudge, entry="completeness", pack="completeness"):
     """Judge whether the answer deals with every part of the question.
 
     Score = mean over the parts: 1 where it is answered, asked back about, or declined because neither documents
-    nor tool results settle it nor any good assistant knows it; 0.5 where it is answered in part; 0 where it is passed
-    over, or ducked: said not to be known although documents or tool results settle it.
+    nor tool results settle it nor any good assistant knows it; 0.5 where it is answered in part; 0 where it is
+    passed over, or ducked: said not to be known although documents or tool results settle it.
 
     Raises:
         ConfigurationError: If a setting is out of its range.

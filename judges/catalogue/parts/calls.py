@@ -314,7 +314,7 @@ def _check_steps(steps: int, most: int) -> None:
 
 
 _LOOP = 3
-"""A call made this many times with the same result is a loop."""
+"""A call made this many times with the same result, and nothing new in between, is a loop."""
 
 
 class MadeCall(NamedTuple):
@@ -325,17 +325,19 @@ class MadeCall(NamedTuple):
         result: The text that the tool returned; None where the sample has none.
         first: Index of the first call with the same tool, arguments and result; None where there is none before.
         times: How many times it was made with this result, this time included.
+        rounds: How many of these times since the last call that was none made before.
     """
 
     call: ToolCall
     result: str | None
     first: int | None
     times: int
+    rounds: int
 
     @property
     def loops(self) -> bool:
-        """True if the call goes round in a loop."""
-        return self.times >= _LOOP
+        """True if the call goes round in a loop: tests that fail again after another change of the code do not."""
+        return self.rounds >= _LOOP
 
 
 def calls_made_in(messages: Conversation) -> list[MadeCall]:
@@ -346,10 +348,14 @@ def calls_made_in(messages: Conversation) -> list[MadeCall]:
     """
     calls: list[MadeCall] = []
     indices_by_call: dict[Hashable, list[int]] = {}
+    newest = 0  # the last call that no earlier one was like
     for turn, call, result in _with_results(messages):
         key = (turn, call.name, key_of(call.args), result)
         places = indices_by_call.setdefault(key, [])
-        calls.append(MadeCall(call, result, places[0] if places else None, len(places) + 1))
+        if not places:
+            newest = len(calls)
+        rounds = 1 + sum(place >= newest for place in places)
+        calls.append(MadeCall(call, result, places[0] if places else None, len(places) + 1, rounds))
         places.append(len(calls) - 1)
     return calls
 
