@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,13 +69,28 @@ class Guarded:
         return self.post("/v1/chat/completions", {"model": "m", "messages": QUESTION, **fields}, headers=headers)
 
 
+_ENDS = ThreadPoolExecutor(4, "guard-end")
+_AWAITED = frozenset({"drain_s", "record", "webhooks"})
+"""Settings of a guard whose end does something that a test looks at."""
+
+
 @contextmanager
 def guarding(upstream: str | None, **settings: Any) -> Iterator[Guarded]:
-    """Run a guard while the block runs; settings are those of the configuration's top."""
+    """Run a guard while the block runs; settings are those of the configuration's top.
+
+    Its end, which takes 0.3 s, is waited for where there is something to see; else other tests go on beside it.
+    """
     common = {"upstream": upstream, "judge": "tests.guarding:rates", "drain_s": 0.0}
-    client = httpx2.Client(timeout=60, trust_env=False, verify=False)
-    with client, RunningGuard({**common, **settings}) as guard:
-        yield Guarded(guard.url, guard.service, client, guard.page_url)
+    end = ExitStack()
+    guard = end.enter_context(RunningGuard({**common, **settings}))
+    try:
+        with httpx2.Client(timeout=60, trust_env=False, verify=False) as client:
+            yield Guarded(guard.url, guard.service, client, guard.page_url)
+    finally:
+        if _AWAITED.isdisjoint(settings):
+            _ENDS.submit(end.close)
+        else:
+            end.close()
 
 
 def wait_until(condition: Callable[[], bool], *, seconds: float = 60.0) -> None:
