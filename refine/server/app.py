@@ -52,9 +52,7 @@ from refine.server.dialects.protocol import (
     string,
 )
 from refine.server.errors import ApiError, ClientGone, PassedBody, openai_error, read_body
-from refine.server.labels import PATH as LABELS_PATH
-from refine.server.labels import LabelRoute
-from refine.server.observers import CONTENT_TYPE, Metrics
+from refine.server.observers import CONTENT_TYPE, LABELS_PATH, LabelRoute, Metrics
 from refine.server.service import (
     PREFIX,
     Client,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 
 from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily
-from prometheus_client.registry import Collector
 
 from graphs import Outcome
 from judges.errors import ConfigurationError
@@ -16,7 +16,7 @@ from refine.promise import PromiseWatch
 from refine.server.access import ServedGuard
 from refine.server.assembly import secret_of
 from refine.server.config import ServerSettings, WebhookSettings
-from refine.server.observers import Recording
+from refine.server.observers import Metrics, Recording
 from refine.server.service import ServedRequest
 from refine.webhooks import Webhook, outcome_data
 
@@ -173,38 +173,32 @@ def make_notices(
     guards: Iterable[ServedGuard],
     recording: Recording | None,
     promises: Mapping[str, PromiseWatch],
+    metrics: Metrics | None,
 ) -> list[_Notices]:
-    """Return what tells the webhooks that settings name; nothing is watched where there are none.
+    """Return what tells the webhooks that settings name, counted in metrics; nothing is watched without any.
 
     Raises:
         ConfigurationError: If one cannot be used.
     """
     by_name = {guard.name: guard for guard in guards}
     lost = (lambda: 0) if recording is None else (lambda: recording.counts()[0])
+    webhooks = open_webhooks(settings.webhooks)
+    if metrics is not None and webhooks:
+        metrics.watch(partial(_count_events, webhooks))
     return [
         _Notices(table, webhook, by_name, lost=lost, promises=promises)
-        for table, webhook in zip(settings.webhooks, open_webhooks(settings.webhooks), strict=True)
+        for table, webhook in zip(settings.webhooks, webhooks, strict=True)
     ]
 
 
-class WebhookCollector(Collector):
-    """Says what became of events whenever the metrics are read.
-
-    Args:
-        webhooks: The webhooks.
-    """
-
-    def __init__(self, webhooks: Iterable[Webhook]) -> None:
-        self._webhooks = tuple(webhooks)
-
-    def collect(self) -> Iterator[Metric]:
-        """Yield the counter, by address, event and what became of it."""
-        events = CounterMetricFamily(
-            "refine_webhook_events",
-            "Events for webhooks: delivered, failed, dropped",
-            labels=["host", "event", "result"],
-        )
-        for webhook in self._webhooks:
-            for (event, result), count in list(webhook.counts.items()):
-                events.add_metric([webhook.host, event, result], count)
-        yield events
+def _count_events(webhooks: Sequence[Webhook]) -> Iterator[Metric]:
+    """Yield the counter of what became of events, by address, event and what it was."""
+    events = CounterMetricFamily(
+        "refine_webhook_events",
+        "Events for webhooks: delivered, failed, dropped",
+        labels=["host", "event", "result"],
+    )
+    for webhook in webhooks:
+        for (event, result), count in list(webhook.counts.items()):
+            events.add_metric([webhook.host, event, result], count)
+    yield events
