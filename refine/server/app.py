@@ -37,7 +37,7 @@ from judges.judge import ajudge_within
 from judges.models.providers.llama import ended_servers, restart_ended
 from judges.sample import Sample, canonical_field
 from judges.verdict import Verdict
-from refine.server.access import GUARD_HEADER, Caller, Guards, Incoming, ServedGuard, request_headers, request_id
+from refine.server.access import GUARD_HEADER, Caller, Incoming, request_headers, request_id
 from refine.server.answers import OutcomeRecord
 from refine.server.dialects import CHAT, DIALECTS, form_for
 from refine.server.dialects.protocol import (
@@ -52,6 +52,7 @@ from refine.server.dialects.protocol import (
     string,
 )
 from refine.server.errors import ApiError, ClientGone, PassedBody, openai_error, read_body
+from refine.server.guards import Guards, ServedGuard
 from refine.server.observers import CONTENT_TYPE, LABELS_PATH, LabelRoute, Metrics
 from refine.server.service import (
     PREFIX,

@@ -13,9 +13,9 @@ from prometheus_client.core import CounterMetricFamily
 from graphs import Outcome
 from judges.errors import ConfigurationError
 from refine.promise import PromiseWatch
-from refine.server.access import ServedGuard
 from refine.server.assembly import secret_of
 from refine.server.config import ServerSettings, WebhookSettings
+from refine.server.guards import ServedGuard
 from refine.server.observers import Metrics, Recording
 from refine.server.service import ServedRequest
 from refine.webhooks import Webhook, outcome_data

@@ -36,12 +36,13 @@ from refine.process import see_modules_here
 from refine.promise import PromiseWatch
 from refine.record import DatabaseRecord, Origin, Recorder, open_record
 from refine.record.rows import Redact
-from refine.server.access import Caller, ServedGuard
+from refine.server.access import Caller
 from refine.server.assembly import secret_of
 from refine.server.config import ServerSettings
 from refine.server.dialects import CHAT
 from refine.server.dialects.protocol import GuardReply, Json
 from refine.server.errors import ApiError
+from refine.server.guards import ServedGuard
 from refine.server.service import Client, Exchange, PostRoute, ServedRequest, Service, report_unexpected, respond
 from refine.server.upstream import UpstreamGenerator
 

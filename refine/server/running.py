@@ -28,13 +28,13 @@ from refine.logs import log_json_lines
 from refine.page.routes import OneTimeLink
 from refine.promise import watch_promise
 from refine.record import DatabaseRecord, Recorder
-from refine.server.access import ServedGuard
 from refine.server.app import make_guard_app
 from refine.server.assembly import make_service
 from refine.server.config import ServerSettings, load_settings, unknown_variables
 from refine.server.dialects import CHAT, MESSAGES
 from refine.server.dialects.protocol import ApiDialect
 from refine.server.errors import ApiError
+from refine.server.guards import ServedGuard
 from refine.server.notices import describe_webhooks, make_notices, open_webhooks
 from refine.server.observers import (
     ACCESS_LOG,

@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from structlog.contextvars import bind_contextvars
 
 from judges.verdict import Usage, Verdict
-from refine.server.access import GUARD_HEADER, Budgets, Caller, Guards, Incoming, Keys, Requester, ServedGuard
+from refine.server.access import GUARD_HEADER, Budgets, Caller, Incoming, Keys, Requester
 from refine.server.answers import GuardedRequest, OutcomeRecord, answer
 from refine.server.config import RequestLimits
 from refine.server.dialects import CHAT
@@ -38,6 +38,7 @@ from refine.server.dialects.protocol import (
     write_json,
 )
 from refine.server.errors import BUSY, ApiError, ByteBudget, ClientGone, PassedBody, read_body
+from refine.server.guards import Guards, ServedGuard
 from refine.telemetry import UNTRACED, trace_request
 
 
