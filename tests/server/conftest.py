@@ -6,7 +6,15 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.guarding import ending_beside_tests
 from tests.model_server import ModelServer, Reply, serving
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _guards_end() -> Iterator[None]:
+    """See every guard end before the process does."""
+    with ending_beside_tests():
+        yield
 
 
 @pytest.fixture(scope="module")

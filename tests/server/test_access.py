@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import resource
-import socket
 import threading
-import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import httpx2
@@ -42,21 +39,6 @@ def guard(upstream: ModelServer) -> Iterator[Guarded]:
         max_header_bytes=8_000,
     ) as running:
         yield running
-
-
-def exchange(guard: Guarded, *parts: bytes, pause_s: float = 0.0, seconds: float = 5.0) -> bytes:
-    """Send bytes piece by piece, and return what came: an error, or all until the connection was closed."""
-    host, port = guard.root.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=seconds) as connection:
-        received = b""
-        with suppress(ConnectionError):
-            for part in parts:
-                connection.sendall(part)
-                time.sleep(pause_s)
-        with suppress(ConnectionError, TimeoutError):
-            while not received.endswith(b"}}") and (data := connection.recv(65_536)):
-                received += data
-    return received
 
 
 def test_only_the_known_keys_get_in(guard: Guarded, upstream: ModelServer) -> None:
@@ -173,7 +155,7 @@ def test_a_body_that_is_too_large(guard: Guarded) -> None:
     head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer rf-one\r\n"
     for length in (b"content-length: 100000000\r\n\r\n", b"transfer-encoding: chunked\r\n\r\n"):
         chunk = b"x" * 10_000 if length.startswith(b"content") else b"2710\r\n" + b"x" * 10_000 + b"\r\n"
-        reply = exchange(guard, head + length, *[chunk] * 2_000)
+        reply = guard.exchange(head + length, *[chunk] * 2_000, end=b"}}")
         assert b"413" in reply.split(b"\r\n")[0]
         assert b"request_too_large" in reply
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 20_000
@@ -184,9 +166,11 @@ def test_headers_and_bodies_that_trickle(guard: Guarded) -> None:
     head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer rf-one\r\n"
     drops = [b"a", b": b\r\n"] * 200
     results = {
-        "nothing": lambda: exchange(guard),
-        "headers": lambda: exchange(guard, head, *drops, pause_s=0.02),
-        "body": lambda: exchange(guard, head + b"content-length: 900\r\n\r\n", *[b"x"] * 80, pause_s=0.02),
+        "nothing": lambda: guard.exchange(end=b"}}"),
+        "headers": lambda: guard.exchange(head, *drops, pause_s=0.02, end=b"}}"),
+        "body": lambda: guard.exchange(
+            head + b"content-length: 900\r\n\r\n", *[b"x"] * 80, pause_s=0.02, end=b"}}"
+        ),
     }
     replies: dict[str, bytes] = {}
     threads = [
@@ -202,7 +186,8 @@ def test_headers_and_bodies_that_trickle(guard: Guarded) -> None:
 
 def test_headers_that_are_too_large(guard: Guarded) -> None:
     """Headers over the limit are a 431."""
-    assert b"431" in exchange(guard, b"GET /healthz HTTP/1.1\r\nhost: x\r\nbig: " + b"x" * 9_000 + b"\r\n\r\n")
+    large = b"GET /healthz HTTP/1.1\r\nhost: x\r\nbig: " + b"x" * 9_000 + b"\r\n\r\n"
+    assert b"431" in guard.exchange(large, end=b"}}")
 
 
 @pytest.mark.parametrize(
