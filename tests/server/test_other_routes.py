@@ -209,29 +209,29 @@ def test_judging_alone_ends_by_the_deadline() -> None:
     assert (verdict["unscored"], verdict["accepted"], verdict["rating"]) == ("deadline", False, None)
 
 
-@pytest.mark.parametrize(
-    ("policy", "status", "content"),
-    [
-        ({"on_exhausted": "raise"}, 422, None),
-        ({"on_exhausted": "fallback", "fallback": "Sorry."}, 200, "Sorry."),
-        ({"on_exhausted": "best"}, 200, "bad"),
-        ({"shadow": True}, 200, "bad"),
-        ({"deadline_s": 0.1}, 504, None),
-    ],
-)
-def test_endings_of_the_policy(policy: dict[str, Any], status: int, content: str | None) -> None:
+ENDINGS: dict[str, tuple[dict[str, Any], int, str]] = {
+    "raise": ({"on_exhausted": "raise"}, 422, ""),
+    "fallback": ({"on_exhausted": "fallback", "fallback": "Sorry."}, 200, "Sorry."),
+    "best": ({"on_exhausted": "best"}, 200, "bad"),
+    "shadow": ({"shadow": True}, 200, "bad"),
+    "deadline": ({"deadline_s": 0.1}, 504, ""),
+}
+
+
+def test_endings_of_the_policy() -> None:
     """Not accepted is a 422, a fallback text a reply of its own, a deadline without an answer a 504."""
-    delay = 0.5 if "deadline_s" in policy else 0.0
+    guards = {name: {"policy": policy} for name, (policy, _, _) in ENDINGS.items()}
     with (
-        serving(lambda _: Reply("bad", delay_s=delay)) as upstream,
-        guarding(upstream.url, policy=policy, max_attempts=2) as guard,
+        serving(lambda asked: Reply("bad", delay_s=0.5 if asked["model"] == "deadline" else 0.0)) as upstream,
+        guarding(upstream.url, guards=guards, max_attempts=2) as guard,
     ):
-        response = guard.chat()
-        assert response.status_code == status
-        if content is not None:
-            assert response.json()["choices"][0]["message"]["content"] == content
-            streamed = guard.chat(stream=True)
-            assert content in streamed.text
+        for name, (_, status, content) in ENDINGS.items():
+            asked: dict[str, Any] = {"model": name, "headers": {"x-refine-guard": name}}
+            response = guard.chat(**asked)
+            assert response.status_code == status, name
+            if content:
+                assert response.json()["choices"][0]["message"]["content"] == content
+                assert content in guard.chat(**asked, stream=True).text
 
 
 def test_operators_read_health_and_metrics(guard: Guarded) -> None:
