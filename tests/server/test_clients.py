@@ -106,7 +106,6 @@ def test_openai_gets_errors_as_its_own(client: openai.OpenAI) -> None:
 
 def test_openai_responses(client: openai.OpenAI, upstream: ModelServer, showing: Guarded) -> None:
     """Responses, whole and as events: the accepted text, `refine`, and nothing of the rejected one."""
-    upstream.requests.clear()
     whole = client.responses.create(model="m", input="What?", instructions="Be kind.")
     assert whole.output_text == TEXTS[1]
     assert whole.refine["passed"] is True  # type: ignore[attr-defined]  # of the guard
@@ -141,7 +140,6 @@ def test_anthropic_messages(claude: Anthropic, upstream: ModelServer) -> None:
     """Messages, whole and as events, with the key as it was sent and errors in Anthropic's form."""
     import anthropic  # noqa: PLC0415 - as above
 
-    upstream.requests.clear()
     whole = claude.messages.create(model="m", max_tokens=9, messages=question(), system="Be kind.")
     assert [block.type for block in whole.content] == ["text"]
     assert whole.content[0].text == TEXTS[1]  # type: ignore[union-attr]  # a text, as the line above says

@@ -82,11 +82,8 @@ def test_arguments_of_a_call_are_left_alone(upstream: ModelServer) -> None:
     """A call that the request forces is judged by its arguments, and never masked: it is asked for again."""
     upstream.reply = lambda asked: reply_in(asked, "", call={"pin": PIN})
     forced: dict[str, Any] = {"tool_choice": {"type": "function", "function": {"name": "look"}}}
-    try:
-        with guarding(upstream.url, **MENDS, max_attempts=2) as guard:
-            response = guard.post(PATHS["chat"], body_in("chat", **forced))
-    finally:
-        upstream.reply = say
+    with guarding(upstream.url, **MENDS, max_attempts=2) as guard:
+        response = guard.post(PATHS["chat"], body_in("chat", **forced))
     assert response.status_code == 422
     assert PIN not in response.text
 

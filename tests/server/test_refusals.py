@@ -74,7 +74,6 @@ def kind_of(body: Any) -> tuple[str, str]:
 
 def test_a_name_that_a_stranger_gave_to_this_machine(guard: Guarded, upstream: ModelServer) -> None:
     """Without keys no path answers to a name of the public DNS, in one clear error; its own names do."""
-    upstream.requests.clear()
     for host in STRANGERS:
         for path in (*JUDGED, "/v1/models", "/v1/judge", "/beta/litellm_basic_guardrail_api"):
             response = guard.post(path, {"model": "m", "messages": QUESTION}, headers={"host": host})
@@ -204,7 +203,6 @@ def test_limits_in_the_form_of_the_api(upstream: ModelServer) -> None:
 def test_what_is_no_http(guard: Guarded, upstream: ModelServer, caplog: pytest.LogCaptureFixture) -> None:
     """Noise, other protocols and WebSockets get one typed refusal, no answer of an upstream, and no log line."""
     caplog.set_level(logging.INFO)
-    upstream.requests.clear()
     websocket = (
         b"connection: keep-alive, Upgrade\r\nupgrade: WebSocket\r\nsec-websocket-version: 13\r\n\r\n\x81\x82"
     )
@@ -274,7 +272,6 @@ def test_flags_and_numbers_are_taken_as_such_only(
     guard: Guarded, upstream: ModelServer, path: str, field: str, values: list[object]
 ) -> None:
     """What one server reads as one thing and another as another is refused, so that no judging is evaded by it."""
-    upstream.requests.clear()
     for value in values:
         body = {"model": "m", "messages": QUESTION, "input": "x", "max_tokens": 9, field: value}
         response = guard.post(path, body)
