@@ -24,7 +24,6 @@ from judges.judge import Judge
 from judges.model import JudgeModel
 from judges.models.providers.openai_fields import local_name
 from judges.models.resolve import as_model
-from judges.models.wrappers.limiter import Breaker
 from refine.process import see_modules_here
 from refine.server.access import Budgets, Keys
 from refine.server.config import GuardSettings, NamedGuardSettings, ServerSettings, Unjudged
@@ -350,12 +349,7 @@ def judge_model(settings: GuardSettings) -> JudgeModel | None:
             "judge_key is for judge_base_url; a 'provider:name' reads its own from the environment"
         )
     models = [_model_named(name, settings, key) for name in names]
-    failures, cooldown_s = settings.breaker_failures, settings.breaker_cooldown_s
-    return (
-        guarded_model(models, lambda: Breaker(failures, cooldown_s=cooldown_s) if failures else None)
-        if models
-        else None
-    )
+    return guarded_model(models, settings.breaker_failures, settings.breaker_cooldown_s) if models else None
 
 
 _ADDRESS = re.compile(r"https?://")

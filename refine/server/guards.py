@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -294,19 +294,18 @@ def _is_down(error: Exception) -> bool:
     return not isinstance(error, ConfigurationError)
 
 
-def guarded_model(models: Sequence[JudgeModel], make_breaker: Callable[[], Breaker | None]) -> JudgeModel:
+def guarded_model(models: Sequence[JudgeModel], failures: int, cooldown_s: float) -> JudgeModel:
     """Return one model for a judge: the first of these that answers.
 
     Args:
         models: The models, in order; at least one.
-        make_breaker: Makes the circuit breaker of each, or None where there is to be none.
+        failures: Failures in a row after which a model's calls fail at once; 0 never.
+        cooldown_s: Seconds until one call tries it again.
     """
-    first, *reserves = [_behind(model, make_breaker()) for model in models]
+    if failures:
+        models = [Wrapped(model, _Breaking(Breaker(failures, cooldown_s=cooldown_s))) for model in models]
+    first, *reserves = models
     return _WithReserves(first, reserves=tuple(reserves)) if reserves else first
-
-
-def _behind(model: JudgeModel, breaker: Breaker | None) -> JudgeModel:
-    return model if breaker is None else Wrapped(model, _Breaking(breaker))
 
 
 def connect_models(judge: Judge) -> None:

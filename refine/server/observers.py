@@ -15,7 +15,6 @@ from functools import partial
 from importlib.util import find_spec
 from itertools import accumulate
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import structlog
@@ -54,14 +53,14 @@ class Metrics:
     """What Prometheus reads; an observer of the service.
 
     Args:
-        record: Returns how many outcomes the record lost, and how many wait to be written.
+        counts: Returns how many outcomes the record lost, and how many wait to be written.
         promises: Who watches the promise of a guard's certificate, by the guard's name.
     """
 
     def __init__(
         self,
-        record: Callable[[], tuple[int, int]] = lambda: (0, 0),
-        promises: Mapping[str, PromiseWatch] = MappingProxyType({}),
+        counts: Callable[[], tuple[int, int]],
+        promises: Mapping[str, PromiseWatch],
     ) -> None:
         self.registry = CollectorRegistry()
         self.requests = self._counter("refine_requests", "Requests served", "guard", "outcome")
@@ -79,7 +78,7 @@ class Metrics:
         self.key_tokens = self._counter("refine_key_tokens", "Tokens consumed, by name of the key", "key", "kind")
         self.key_cost = self._counter("refine_key_cost_dollars", "US dollars spent, by name of the key", "key")
         self.in_flight = Gauge("refine_in_flight", "Requests being answered", registry=self.registry)
-        self.watch(partial(_read_record, record))
+        self.watch(partial(_read_record, counts))
         self.watch(partial(_read_promises, promises))
 
     def watch(self, read: Callable[[], Iterator[Metric]]) -> None:
@@ -223,8 +222,8 @@ class _DurationRow:
     begun_at: float = field(default_factory=time.time)
 
 
-def _read_record(record: Callable[[], tuple[int, int]]) -> Iterator[Metric]:
-    lost, queued = record()
+def _read_record(counts: Callable[[], tuple[int, int]]) -> Iterator[Metric]:
+    lost, queued = counts()
     yield CounterMetricFamily("refine_record_lost", "Outcomes that the record lost", value=lost)
     yield GaugeMetricFamily("refine_record_queue", "Outcomes that wait to be written", value=queued)
 
@@ -571,7 +570,7 @@ def make_page(
     service: Service,
     record: Recorder | None,
     link: OneTimeLink,
-    promises: Mapping[str, PromiseWatch] = MappingProxyType({}),
+    promises: Mapping[str, PromiseWatch],
 ) -> list[BaseRoute]:
     """Return the routes of the page; none where it is off, or there is no database to show.
 
@@ -584,7 +583,7 @@ def make_page(
     if not settings.page or not isinstance(record, DatabaseRecord):
         return []
     key = None if settings.page_key is None else secret_of(settings.page_key, "page_key").get_secret_value()
-    try_out = None if all(guard.upstream is None for guard in service.guards) else _TryOut(service)
+    try_out = None if all(guard.upstream is None for guard in service.guards) else partial(_try_out, service)
     try:
         wanted = link if key is None and settings.record_texts else None
         return page_routes(
@@ -635,23 +634,18 @@ def _status(service: Service, trace_url: str | None, promises: Mapping[str, Prom
     }
 
 
-class _TryOut:
-    """Answers the questions of the page's try box, with the operator's key."""
-
-    def __init__(self, service: Service) -> None:
-        self._service = service
-
-    def __call__(self, question: TryQuestion) -> AsyncIterator[Event]:
-        try:
-            guard = self._service.guards.choose(question.guard or None, question.model)
-        except ApiError as error:
-            raise ConfigurationError(str(error)) from None
-        body: dict[str, Any] = {"messages": [{"role": "user", "content": question.question}]}
-        if question.model:
-            body["model"] = question.model
-        upstream = guard.required_upstream
-        headers = {"content-type": "application/json", **upstream.credentials({}, CHAT.KEY_HEADER)}
-        generator = UpstreamGenerator(
-            upstream, CHAT, CHAT.read_request(body), length=1, headers=headers, models=guard.attempt_models
-        )
-        return attempts_of(guard.loop.with_generator(generator), question.question)
+def _try_out(service: Service, question: TryQuestion) -> AsyncIterator[Event]:
+    """Answer a question of the page's try box, with the operator's key."""
+    try:
+        guard = service.guards.choose(question.guard or None, question.model)
+    except ApiError as error:
+        raise ConfigurationError(str(error)) from None
+    body: dict[str, Any] = {"messages": [{"role": "user", "content": question.question}]}
+    if question.model:
+        body["model"] = question.model
+    upstream = guard.required_upstream
+    headers = {"content-type": "application/json", **upstream.credentials({}, CHAT.KEY_HEADER)}
+    generator = UpstreamGenerator(
+        upstream, CHAT, CHAT.read_request(body), length=1, headers=headers, models=guard.attempt_models
+    )
+    return attempts_of(guard.loop.with_generator(generator), question.question)

@@ -170,22 +170,19 @@ _MODELS = {"OPENAI_API_KEY": "openai:gpt-5-mini", "ANTHROPIC_API_KEY": "anthropi
 _NONE = "-"
 
 
-def _write_configuration(
-    file: Path, ask: Callable[[str, str], str], environment: Mapping[str, str] = os.environ
-) -> str:
-    """Write a configuration with comments that starts, and return its text.
+def _write_configuration(file: Path, ask: Callable[[str, str], str]) -> None:
+    """Write a configuration with comments that starts.
 
     Args:
         file: The new file.
         ask: Asks a person, with what is taken where nothing is said.
-        environment: Where keys of providers are looked for.
 
     Raises:
         ConfigurationError: If the file is there already, or cannot be written.
     """
     if file.exists():
         raise ConfigurationError(f"{str(file)!r} is there already; name another by --config, or delete it first")
-    known = next((model for variable, model in _MODELS.items() if environment.get(variable)), _NONE)
+    known = next((model for variable, model in _MODELS.items() if os.environ.get(variable)), _NONE)
     upstream = ask(_QUESTIONS[0], "https://api.openai.com/v1").strip()
     judge = ask(_QUESTIONS[1], "length:at_least=1" if known == _NONE else "helpfulness").strip()
     model = ask(_QUESTIONS[2], known).strip()
@@ -201,7 +198,6 @@ def _write_configuration(
         file.write_text(text, encoding="utf-8")
     except OSError as error:
         raise ConfigurationError(f"{str(file)!r} cannot be written: {error.strerror}") from None
-    return text
 
 
 _ROW = {
@@ -501,10 +497,9 @@ def _make_app(
         service.budgets.share(record, is_closed=is_closed)
     watches = {guard.name: watch_promise(record, guard.loop) for guard in service.guards}
     promises = {name: watch for name, watch in watches.items() if watch is not None}
-    metrics = None
-    if settings.metrics:
-        metrics = Metrics() if recording is None else Metrics(recording.counts, promises)
-    notices = make_notices(settings, service.guards, recording, promises, metrics)
+    counts = (lambda: (0, 0)) if recording is None else recording.counts
+    metrics = Metrics(counts, promises) if settings.metrics else None
+    notices = make_notices(settings, service.guards, counts, promises, metrics)
     service.observers = (
         *service.observers,
         log_request,
