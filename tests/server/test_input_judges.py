@@ -101,9 +101,8 @@ def test_a_question_is_answered(upstream: ModelServer, judge: ModelServer, mode:
 
 def test_a_judge_that_fails_is_as_the_guard_fails(upstream: ModelServer) -> None:
     """Open: the question is answered, and says that it was not judged; closed: it is a 503."""
-    guards = {
-        f"{mode}-{fail}": {"input_mode": mode, "fail": fail} for mode in MODES for fail in ("open", "closed")
-    }
+    pairs, at_once = list(product(MODES, ("open", "closed"))), {"policy": {"max_retries": 0}}
+    guards = {f"{mode}-{fail}": {"input_mode": mode, "fail": fail, **at_once} for mode, fail in pairs}
     with (
         serving(lambda _: Reply("down", status=500)) as broken,
         asking(upstream, broken, "before", guards=guards) as guard,

@@ -50,6 +50,7 @@ def test_readiness_tells_of_a_judge_that_is_down(upstream: ModelServer) -> None:
     """A guard that fails closed is not ready while its judge is down; one that fails open is, and says so."""
     with serving(lambda asked: Reply("down", status=500)) as down:
         settings: dict[str, Any] = {"judge": "helpfulness", "judge_model": f"{down.url}#m", "breaker_failures": 1}
+        settings["policy"] = {"max_retries": 0}
         for fail, status in (("closed", 503), ("open", 200)):  # of several guards one that answers is enough
             with guarding(upstream.url, **settings, fail=fail, breaker_cooldown_s=600) as guard:
                 assert guard.get("/readyz").json() == {"status": "ready"}
