@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
@@ -33,25 +34,25 @@ def date(seconds: float) -> str:
     return format_datetime(datetime.now(UTC) + timedelta(seconds=seconds), usegmt=True)
 
 
+def told(how: How) -> Iterator[tuple[dict[str, str], float]]:
+    """Yield what a provider says, and the seconds that it means; a date is written when it is asked for."""
+    yield {"retry_after": "3"}, 3
+    yield {"retry_after_ms": "1500"}, 1.5
+    yield {"retry_after_ms": "soon", "retry_after": "7"}, 7
+    yield {"retry_after": "1e9"}, LONGEST_WAIT_S
+    if how == "async":  # what headers say is read by the same code in every way
+        yield {"retry_after": "0.5"}, 0.5
+        yield {"retry_after": "59"}, 59
+        yield {"retry_after_ms": "40", "retry_after": "7"}, 0.04
+        yield from (({"retry_after": date(seconds)}, seconds) for seconds in (10, 45))
+        yield from (({"retry_after": absurd}, LONGEST_WAIT_S) for absurd in ABSURD)
+
+
 @pytest.mark.parametrize("how", HOWS)
 @pytest.mark.parametrize("client", CLIENTS)
 async def test_what_a_provider_says_is_obeyed_within_bounds(stage: Stage, client: Client, how: How) -> None:
     """Every repetition waits as long as it was told, and never longer than the cap; none is slept through here."""
-    obeyed: list[tuple[dict[str, str], float]] = [
-        ({"retry_after": "3"}, 3),
-        ({"retry_after_ms": "1500"}, 1.5),
-        ({"retry_after_ms": "soon", "retry_after": "7"}, 7),
-        ({"retry_after": "1e9"}, LONGEST_WAIT_S),
-    ]
-    if how == "async":  # what headers say is read by the same code in every way
-        obeyed += [
-            ({"retry_after": "0.5"}, 0.5),
-            ({"retry_after": "59"}, 59),
-            ({"retry_after_ms": "40", "retry_after": "7"}, 0.04),
-            *(({"retry_after": date(seconds)}, seconds) for seconds in (10, 45)),
-            *(({"retry_after": absurd}, LONGEST_WAIT_S) for absurd in ABSURD),
-        ]
-    for headers, wanted_s in obeyed:
+    for headers, wanted_s in told(how):
         with no_waiting() as waits:
             await run(stage.refiner(busy(**headers), "judge", client=client), how)
 
