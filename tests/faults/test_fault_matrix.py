@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -32,9 +33,8 @@ async def test_a_generator_at_fault_ends_the_run(stage: Stage, fault: Fault, cli
     for how in HOWS:
         stage.server.requests.clear()
         streams = how == "stream"
-        refiner = stage.refiner(
-            fault, "generator", writer=client, client=client, deadline_s=_deadline(fault), streaming=streams
-        )
+        limits: dict[str, Any] = {"deadline_s": _deadline(fault), "max_calls": 9}
+        refiner = stage.refiner(fault, "generator", writer=client, client=client, streaming=streams, **limits)
 
         with no_waiting() as waits:
             end = await run(refiner, how)
