@@ -89,7 +89,7 @@ class Budgets:
         clock: Seconds since the epoch, for tests.
     """
 
-    def __init__(self, keys: Iterable[ServerKey] = (), *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, keys: Iterable[ServerKey], *, clock: Callable[[], float] = time.time) -> None:
         self._limits = {key.name: limits for key in keys if (limits := _limits_of(key))}
         self._clock = clock
         self._day = 0
@@ -439,7 +439,7 @@ class Keys:
         allowed_hosts: Patterns of further names under which a server without keys answers; see `_check_host`.
     """
 
-    def __init__(self, keys: Sequence[ServerKey] = (), *, allowed_hosts: Sequence[str] = ()) -> None:
+    def __init__(self, keys: Sequence[ServerKey], *, allowed_hosts: Sequence[str]) -> None:
         self._keys = tuple((key, key.sha256.encode()) for key in keys)
         self._allowed_hosts = tuple(allowed_hosts)
         self._guesses = GuessLimit()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any, ClassVar
@@ -64,16 +64,16 @@ class ServedGuard:
     judge: Judge
     loop: Loop
     upstream: Upstream | None
-    api: str = ""
-    models: tuple[str, ...] = ()
-    attempt_models: Mapping[int, str] = field(default_factory=dict)
-    bounds: Bounds = field(default_factory=Bounds)
-    reveal: frozenset[Revealed] = frozenset()
-    unjudged: Unjudged = "refuse"
-    is_strict: bool = False
-    max_choices: int = 8
-    max_answer_tokens: int | None = None
-    counts_all: bool = False
+    api: str
+    models: tuple[str, ...]
+    attempt_models: Mapping[int, str]
+    bounds: Bounds
+    reveal: frozenset[Revealed]
+    unjudged: Unjudged
+    is_strict: bool
+    max_choices: int
+    max_answer_tokens: int | None
+    counts_all: bool
     doubts: tuple[str, ...] = ()
 
     def fitness(self, api: str) -> int:
@@ -140,7 +140,7 @@ class Guards:
         by_header: Whether a request may choose one by the header `x-refine-guard`.
     """
 
-    def __init__(self, guards: Sequence[ServedGuard], *, by_header: bool = True) -> None:
+    def __init__(self, guards: Sequence[ServedGuard], *, by_header: bool) -> None:
         self._by_name = {guard.name: guard for guard in guards}
         self._by_header = by_header
 

@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
 from typing import Any, TypeVar
@@ -371,15 +371,15 @@ class ServedRequest:
     request_id: str
     status: int | None
     seconds: float
-    method: str = ""
-    path: str = ""
-    model: str = ""
-    code: str = ""
-    trace_id: str = ""
-    records: tuple[OutcomeRecord, ...] = ()
-    verdicts: tuple[Verdict, ...] = ()
-    requester: Requester = Requester()
-    first_text_s: float | None = None
+    method: str
+    path: str
+    model: str
+    code: str
+    trace_id: str
+    records: tuple[OutcomeRecord, ...]
+    verdicts: tuple[Verdict, ...]
+    requester: Requester
+    first_text_s: float | None
 
     @property
     def ended(self) -> str:
@@ -417,10 +417,10 @@ class Service:
     """
 
     guards: Guards
-    keys: Keys = field(default_factory=Keys)
-    limits: RequestLimits = field(default_factory=RequestLimits)
-    budgets: Budgets = field(default_factory=Budgets)
-    keep_alive_s: float = 10.0
+    keys: Keys
+    limits: RequestLimits
+    budgets: Budgets
+    keep_alive_s: float
     observers: tuple[_Observer, ...] = ()
     draining: bool = False
 

@@ -359,7 +359,8 @@ def test_no_field_beside_a_refused_piece_goes_out() -> None:
     """Annotations, single tokens, summaries, figures and the events that hold the whole text: none of it."""
     with _guarding("", policy={"max_attempts": 2}) as (guard, upstream):
         for dialect, second in product(_EVERY_FIELD, ["Two is better.", ""]):
-            upstream.reply = _at_first(*_EVERY_FIELD[dialect](), second)
+            events, whole = _EVERY_FIELD[dialect]()
+            upstream.reply = _at_first(events, whole, second)
             for stream in (True, False):
                 text = guard.post(PATHS[dialect], body_in(dialect, stream=stream)).text
                 assert "One is good." in text
