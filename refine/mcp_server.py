@@ -37,13 +37,13 @@ from judges.offline.trust.label import Label, LabelItem, Labelling, items_of, la
 from judges.offline.trust.rows import JudgedAnswer, labels_file, read_judged
 from judges.settings import settings_of
 from judges.verdict import Usage, Verdict
-from refine.server.access import Caller, Incoming, ServedGuard
+from refine.server.access import Caller, Incoming
 from refine.server.assembly import DEADLINE_S, judge_model, make_service
 from refine.server.config import ServerSettings
 from refine.server.dialects import CHAT
 from refine.server.dialects.protocol import Json, JudgedRequest
 from refine.server.errors import ApiError, openai_error
-from refine.server.judge_models import connect_models
+from refine.server.guards import ServedGuard, connect_models
 from refine.server.running import is_loopback, listening_socket
 from refine.server.service import Service
 from refine.server.upstream import UpstreamGenerator, UpstreamRefused

@@ -1,4 +1,4 @@
-"""Who asks, what they may still consume today, and which guard answers: headers, ids, keys, guards by name."""
+"""Who asks, and what they may still consume today: headers, ids, keys, budgets."""
 
 from __future__ import annotations
 
@@ -13,27 +13,21 @@ import re
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Self
-from urllib.parse import urlsplit
 
 from starlette.types import Scope
 
-from graphs import Bounds, GeneratorIdentity, Loop
 from judges.errors import ConfigurationError, shortened
-from judges.fingerprint import fingerprint
-from judges.judge import Judge
 from judges.verdict import Usage
 from refine.page.routes import HANDED_ON, GuessLimit
-from refine.server.config import Revealed, ServerKey, Unjudged
+from refine.server.config import ServerKey
 from refine.server.dialects.protocol import RawHeaders
 from refine.server.errors import ApiError
-from refine.server.judge_models import is_reachable
-from refine.server.upstream import Upstream
 
 if TYPE_CHECKING:
     from refine.record import DatabaseRecord
@@ -95,7 +89,7 @@ class Budgets:
         clock: Seconds since the epoch, for tests.
     """
 
-    def __init__(self, keys: Iterable[ServerKey] = (), *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, keys: Iterable[ServerKey], *, clock: Callable[[], float] = time.time) -> None:
         self._limits = {key.name: limits for key in keys if (limits := _limits_of(key))}
         self._clock = clock
         self._day = 0
@@ -445,7 +439,7 @@ class Keys:
         allowed_hosts: Patterns of further names under which a server without keys answers; see `_check_host`.
     """
 
-    def __init__(self, keys: Sequence[ServerKey] = (), *, allowed_hosts: Sequence[str] = ()) -> None:
+    def __init__(self, keys: Sequence[ServerKey], *, allowed_hosts: Sequence[str]) -> None:
         self._keys = tuple((key, key.sha256.encode()) for key in keys)
         self._allowed_hosts = tuple(allowed_hosts)
         self._guesses = GuessLimit()
@@ -517,192 +511,3 @@ def describe_new_key(name: str) -> tuple[str, str]:
 def digest_of(key: str) -> str:
     """Return the hash of a key as the configuration holds it."""
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-_PROVIDERS = {
-    "api.openai.com": "openai",
-    "openai.azure.com": "azure.ai.openai",
-    "api.anthropic.com": "anthropic",
-    "api.mistral.ai": "mistral_ai",
-    "api.deepseek.com": "deepseek",
-    "api.groq.com": "groq",
-    "api.x.ai": "x_ai",
-    "generativelanguage.googleapis.com": "gcp.gemini",
-}
-"""Names that OpenTelemetry gives providers, by the end of their address."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ServedGuard:
-    """One guard.
-
-    Args:
-        name: Its name.
-        judge: What judges.
-        loop: The loop around that judge, under the guard's policy; each request brings its own generator.
-        upstream: The model that is guarded; None judges only.
-        api: Whose API the upstream has: `openai` or `anthropic`; empty where it is not known.
-        models: Patterns of the names of models that it serves, for instance `gpt-*`.
-        attempt_models: Another model's name from an attempt number on.
-        bounds: How far a request may go with settings of its own.
-        reveal: What a client sees of a verdict beside its marks.
-        unjudged: What becomes of an answer that cannot be judged.
-        is_strict: Whether reasoning, and words of sources and tools, do not go out beside an answer either.
-        max_choices: Most answers to one request.
-        max_answer_tokens: Most tokens of an answer that a request may ask for.
-        counts_all: Whether a reply's own `usage` is that of all attempts and judges.
-        doubts: What the guard's certificate, if it has one, depends on and cannot be compared, a line each.
-    """
-
-    name: str
-    judge: Judge
-    loop: Loop
-    upstream: Upstream | None
-    api: str = ""
-    models: tuple[str, ...] = ()
-    attempt_models: Mapping[int, str] = field(default_factory=dict)
-    bounds: Bounds = field(default_factory=Bounds)
-    reveal: frozenset[Revealed] = frozenset()
-    unjudged: Unjudged = "refuse"
-    is_strict: bool = False
-    max_choices: int = 8
-    max_answer_tokens: int | None = None
-    counts_all: bool = False
-    doubts: tuple[str, ...] = ()
-
-    def fitness(self, api: str) -> int:
-        """Return how well its upstream fits a request of an API, from 3 where it has that API to 0 for none."""
-        if self.upstream is None:
-            return 0
-        return 2 if not self.api else 3 if self.api == api else 1
-
-    def serves(self, model: str) -> bool:
-        """Check whether it is for a model, in whatever case its name is written."""
-        return any(fnmatchcase(model.casefold(), pattern.casefold()) for pattern in self.models)
-
-    @property
-    def has_judge(self) -> bool:
-        """True if the models that judge its questions and answers may be asked now."""
-        questions = self.loop.input_judge
-        return is_reachable(self.judge) and (questions is None or is_reachable(questions))
-
-    @cached_property
-    def asks(self) -> tuple[str, ...]:
-        """The models that it asks, by name: the upstream, by its address, and those that judge."""
-        judges = (self.judge, self.loop.input_judge)
-        models = (model.name for judge in judges if judge is not None for model in judge.models)
-        return (*models, *(() if self.upstream is None else (self.upstream.origin,)))
-
-    @cached_property
-    def provider(self) -> str:
-        """Whose model is guarded, as OpenTelemetry names providers; else the form of the API that it speaks."""
-        host = "" if self.upstream is None else urlsplit(self.upstream.origin).hostname or ""
-        known = (name for end, name in _PROVIDERS.items() if host == end or host.endswith(f".{end}"))
-        return next(known, self.api or ("" if self.upstream is None else "openai"))
-
-    @property
-    def generator(self) -> GeneratorIdentity:
-        """What is guarded, for certificates."""
-        return upstream_identity(self.upstream, self.attempt_models)
-
-    @property
-    def required_upstream(self) -> Upstream:
-        """The upstream.
-
-        Raises:
-            ApiError: If it has none.
-        """
-        if self.upstream is None:
-            raise ApiError(
-                404, f"the guard {self.name!r} has no upstream; it judges at /v1/judge only", code="no_upstream"
-            )
-        return self.upstream
-
-
-def upstream_identity(upstream: Upstream | None, models: Mapping[int, str]) -> GeneratorIdentity:
-    """Return what can be said of an upstream; which of its models answers is up to each request."""
-    if upstream is None:
-        return GeneratorIdentity("no upstream")
-    return GeneratorIdentity(f"whatever {upstream.origin} serves", fingerprint(upstream.url, dict(models)))
-
-
-_KEYS = {"anthropic": re.compile(r"\bsk-ant-"), "openai": re.compile(r"\bsk-(proj|svcacct|admin)-")}
-"""How the keys of providers begin."""
-
-
-class Guards:
-    """All guards of a server.
-
-    Args:
-        guards: The guards; the first serves what no other is for.
-        by_header: Whether a request may choose one by the header `x-refine-guard`.
-    """
-
-    def __init__(self, guards: Sequence[ServedGuard], *, by_header: bool = True) -> None:
-        self._by_name = {guard.name: guard for guard in guards}
-        self._by_header = by_header
-
-    def __iter__(self) -> Iterator[ServedGuard]:
-        return iter(self._by_name.values())
-
-    @cached_property
-    def upstreams(self) -> list[ServedGuard]:
-        """One guard for each address of an upstream, in order."""
-        by_url = {guard.upstream.url: guard for guard in reversed(list(self)) if guard.upstream is not None}
-        return [guard for guard in self if guard in by_url.values()]
-
-    def check_key(self, guard: ServedGuard, credentials: Mapping[str, str]) -> None:
-        """Check that a caller's own key may go to a guard's upstream.
-
-        Raises:
-            ApiError: If it is another provider's.
-        """
-        if guard.upstream is None or not guard.upstream.takes_callers_key:
-            return
-        owner = next((api for api, form in _KEYS.items() if any(map(form.search, credentials.values()))), "")
-        if not owner or owner == guard.api:
-            return
-        if guard.api or owner in {one.api for one in self}:
-            raise ApiError(
-                400,
-                f"the key that came is {owner.title()}'s, and the guard {guard.name!r} has another provider's "
-                f"upstream; ask for a model of that key, or name its guard by {GUARD_HEADER}",
-                code="foreign_key",
-            )
-
-    def choose(
-        self, header: str | None, model: str, allowed: Collection[str] | None = None, *, api: str = ""
-    ) -> ServedGuard:
-        """Return the guard for a request: the one its header names, or the one for its model, or the default.
-
-        Where several are for its model, or none is, one whose upstream has the API asked for goes first.
-
-        Args:
-            header: Value of `x-refine-guard`, if any.
-            model: The model asked for.
-            allowed: Names that the caller's key is for; None for all.
-            api: The API asked for; empty where the request goes to no upstream.
-
-        Raises:
-            ApiError: If there is no such guard, or the key is not for it.
-        """
-        guard = self._named(header) if header else self._for_model(model, api)
-        if allowed is not None and guard.name not in allowed:
-            raise ApiError(403, "this key is not for that guard", code="guard_not_allowed")
-        return guard
-
-    def _named(self, name: str) -> ServedGuard:
-        if not self._by_header:
-            raise ApiError(400, "guards are not chosen by x-refine-guard here; leave it out", code="guard_header")
-        if name not in self._by_name:
-            raise ApiError(404, "there is no guard of the name in x-refine-guard", code="unknown_guard")
-        return self._by_name[name]
-
-    def _for_model(self, model: str, api: str) -> ServedGuard:
-        guards = list(self._by_name.values())
-        if len(guards) == 1:
-            return guards[0]
-        matching = [guard for guard in guards if guard.serves(model)] or guards
-        if not api:
-            return matching[0]
-        return max(matching, key=lambda guard: guard.fitness(api))  # the first of those that fit as well

@@ -33,7 +33,6 @@ from graphs.answers import media_in
 from graphs.piece_loop import Outlet
 from judges.errors import BadSample
 from judges.verdict import Usage
-from refine.server.access import ServedGuard
 from refine.server.dialects import CHAT
 from refine.server.dialects.protocol import (
     ApiDialect,
@@ -47,6 +46,7 @@ from refine.server.dialects.protocol import (
     string,
 )
 from refine.server.errors import ApiError
+from refine.server.guards import ServedGuard
 from refine.server.upstream import (
     IDEMPOTENCY,
     RawAnswer,

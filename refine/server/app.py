@@ -7,14 +7,14 @@ import re
 import unicodedata
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from time import perf_counter
 from typing import Any
 from urllib.parse import unquote
 
 import aiohttp
-from langchain_core.messages import AIMessage, AnyMessage
+from langchain_core.messages import AIMessage
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -37,7 +37,7 @@ from judges.judge import ajudge_within
 from judges.models.providers.llama import ended_servers, restart_ended
 from judges.sample import Sample, canonical_field
 from judges.verdict import Verdict
-from refine.server.access import GUARD_HEADER, Caller, Guards, Incoming, ServedGuard, request_headers, request_id
+from refine.server.access import GUARD_HEADER, Caller, Incoming, request_headers, request_id
 from refine.server.answers import OutcomeRecord
 from refine.server.dialects import CHAT, DIALECTS, form_for
 from refine.server.dialects.protocol import (
@@ -52,9 +52,8 @@ from refine.server.dialects.protocol import (
     string,
 )
 from refine.server.errors import ApiError, ClientGone, PassedBody, openai_error, read_body
-from refine.server.labels import PATH as LABELS_PATH
-from refine.server.labels import LabelRoute
-from refine.server.observers import CONTENT_TYPE, Metrics
+from refine.server.guards import Guards, ServedGuard
+from refine.server.observers import CONTENT_TYPE, LABELS_PATH, LabelRoute, Metrics
 from refine.server.service import (
     PREFIX,
     Client,
@@ -403,11 +402,9 @@ async def _check_texts(
         raise ApiError(400, f"texts has {len(texts)} texts; send {most} at most", code="invalid", param="texts")
     if body["input_type"] == "request" or not any(text.strip() for text in texts):
         return GuardReply(200, {"action": "NONE"})
-    messages = objects(body.get("structured_messages"))
-    if not messages:
+    if not objects(body.get("structured_messages")):
         _check_needs(guard)
-    checked = [_CheckedText(guard, text, messages, string(body.get("model")), headers) for text in texts]
-    outcomes = await asyncio.gather(*(one.outcome(records) for one in checked))
+    outcomes = await asyncio.gather(*(_check_text(guard, text, body, headers, records) for text in texts))
     return GuardReply(200, _action(guard, texts, outcomes))
 
 
@@ -458,49 +455,34 @@ def _reason(outcome: Outcome, guard: ServedGuard) -> str:
     return f"refine: the answer was {marks}, and is accepted at {policy.acceptance}"
 
 
-@dataclass(frozen=True, slots=True)
-class _CheckedText:
-    """One text to judge, and to have mended where there is an upstream."""
-
-    guard: ServedGuard
-    text: str
-    messages: Sequence[Json] = field(repr=False)
-    model: str
-    headers: Mapping[str, str] = field(repr=False)
-
-    async def outcome(self, records: list[OutcomeRecord]) -> Outcome:
-        """Judge it, and have it written again; whatever comes of it is kept in a list."""
-        messages = list(self.messages) or [{"role": "user", "content": _UNKNOWN_QUESTION}]
-        conversation = CHAT.conversation({"messages": messages})
-        loop = self.guard.loop.with_generator(_FirstDraft(self.text, self._make_mender(messages, conversation)))
-        begun = loop.begin({"messages": conversation})
-        if not self.messages and loop.policy.augment in ("restated", "fresh"):  # the text is all that there is
-            begun = replace(begun, policy=loop.policy.model_copy(update={"augment": "last_draft"}))
-        try:
-            outcome = await arun(loop, {"messages": conversation}, begun=begun)
-        except BaseException as error:
-            ended = outcome_of(error)
-            if ended is not None:
-                records.append(OutcomeRecord(ended, loop.policy))
-            if isinstance(error, Unanswered):
-                return error.outcome
-            raise
-        records.append(OutcomeRecord(outcome, loop.policy))
-        return outcome
-
-    def _make_mender(self, messages: list[Json], conversation: Sequence[AnyMessage]) -> UpstreamGenerator | None:
-        if self.guard.upstream is None:
-            return None
-        payload: Json = {"model": self.model, "messages": messages} if self.model else {"messages": messages}
-        request = JudgedRequest(payload=payload, model=self.model, streamed=False, refine={})
-        return UpstreamGenerator(
-            self.guard.upstream,
-            CHAT,
-            request,
-            length=len(conversation),
-            headers=self.headers,
-            models=self.guard.attempt_models,
-        )
+async def _check_text(
+    guard: ServedGuard, text: str, body: Json, headers: Mapping[str, str], records: list[OutcomeRecord]
+) -> Outcome:
+    """Judge a text, and have it written again where there is an upstream; what comes of it is kept in a list."""
+    given = objects(body.get("structured_messages"))
+    messages = given or [{"role": "user", "content": _UNKNOWN_QUESTION}]
+    conversation, model = CHAT.conversation({"messages": messages}), string(body.get("model"))
+    mender = None
+    if guard.upstream is not None:
+        payload: Json = {"model": model, "messages": messages} if model else {"messages": messages}
+        request, length = JudgedRequest(payload=payload, model=model, streamed=False, refine={}), len(conversation)
+        models = guard.attempt_models
+        mender = UpstreamGenerator(guard.upstream, CHAT, request, length=length, headers=headers, models=models)
+    loop = guard.loop.with_generator(_FirstDraft(text, mender))
+    begun = loop.begin({"messages": conversation})
+    if not given and loop.policy.augment in ("restated", "fresh"):  # the text is all that there is
+        begun = replace(begun, policy=loop.policy.model_copy(update={"augment": "last_draft"}))
+    try:
+        outcome = await arun(loop, {"messages": conversation}, begun=begun)
+    except BaseException as error:
+        ended = outcome_of(error)
+        if ended is not None:
+            records.append(OutcomeRecord(ended, loop.policy))
+        if isinstance(error, Unanswered):
+            return error.outcome
+        raise
+    records.append(OutcomeRecord(outcome, loop.policy))
+    return outcome
 
 
 class _FirstDraft:
@@ -613,12 +595,12 @@ async def _answer_refusal(request: Request, error: Exception) -> Response:
 def make_guard_app(
     service: Service,
     *,
-    metrics: Metrics | None = None,
-    pass_through: Sequence[str] = ("*",),
-    routes: Sequence[BaseRoute] = (),
-    page_link: str = "",
-    on_close: Callable[[], None] = lambda: None,
-    label_route: LabelRoute | None = None,
+    metrics: Metrics | None,
+    pass_through: Sequence[str],
+    routes: Sequence[BaseRoute],
+    page_link: str,
+    on_close: Callable[[], None],
+    label_route: LabelRoute,
 ) -> GuardApp:
     """Return the application.
 
@@ -629,7 +611,7 @@ def make_guard_app(
         routes: Further routes of Starlette: those of the page.
         page_link: What follows the page's address, so that it may be seen.
         on_close: Called in a thread when everything is answered.
-        label_route: What takes labels; None where nothing is recorded.
+        label_route: What takes labels.
     """
 
     @asynccontextmanager
@@ -648,7 +630,7 @@ def make_guard_app(
             **{f"{PREFIX}{dialect.PATH}": JudgedRoute(dialect, service) for dialect in DIALECTS},
             _JUDGE_PATH: _JudgeRoute(service),
             _GUARDRAIL_PATH: _LiteLLMRoute(service),
-            LABELS_PATH: label_route or LabelRoute(service, None, {}),
+            LABELS_PATH: label_route,
         },
         below_prefix=_PassThroughRoute(service, pass_through),
         others=Starlette(

@@ -24,12 +24,11 @@ from judges.judge import Judge
 from judges.model import JudgeModel
 from judges.models.providers.openai_fields import local_name
 from judges.models.resolve import as_model
-from judges.models.wrappers.limiter import Breaker
 from refine.process import see_modules_here
-from refine.server.access import Budgets, Guards, Keys, ServedGuard, upstream_identity
+from refine.server.access import Budgets, Keys
 from refine.server.config import GuardSettings, NamedGuardSettings, ServerSettings, Unjudged
 from refine.server.dialects import DIALECTS
-from refine.server.judge_models import connect_models, guarded_model
+from refine.server.guards import Guards, ServedGuard, connect_models, guarded_model
 from refine.server.service import Service
 from refine.server.upstream import LocalUpstream, Upstream
 
@@ -126,9 +125,7 @@ def _guard(name: str, settings: NamedGuardSettings, *, place: str) -> ServedGuar
     with _at(f"{place}on_refusal", policy.on_refusal):
         own = settings.piece_judge and one_judge(settings.piece_judge, model=model, remedy=_MODEL_REMEDY)
         loop = _loop(name, judge, policy, bounds, piece_judge=own or None, questions=questions)
-    with _at(f"{place}certificate", settings.certificate):
-        doubts = check_certificate(loop.judged_by, policy, upstream_identity(upstream, models))
-    return ServedGuard(
+    guard = ServedGuard(
         name=name,
         judge=judge,
         loop=loop,
@@ -142,8 +139,9 @@ def _guard(name: str, settings: NamedGuardSettings, *, place: str) -> ServedGuar
         max_choices=settings.max_choices,
         max_answer_tokens=settings.max_answer_tokens,
         counts_all=settings.usage == "all",
-        doubts=doubts,
     )
+    with _at(f"{place}certificate", settings.certificate):
+        return replace(guard, doubts=check_certificate(loop.judged_by, policy, guard.generator))
 
 
 def _questions(settings: NamedGuardSettings, model: object) -> InputJudging | None:
@@ -351,12 +349,7 @@ def judge_model(settings: GuardSettings) -> JudgeModel | None:
             "judge_key is for judge_base_url; a 'provider:name' reads its own from the environment"
         )
     models = [_model_named(name, settings, key) for name in names]
-    failures, cooldown_s = settings.breaker_failures, settings.breaker_cooldown_s
-    return (
-        guarded_model(models, lambda: Breaker(failures, cooldown_s=cooldown_s) if failures else None)
-        if models
-        else None
-    )
+    return guarded_model(models, settings.breaker_failures, settings.breaker_cooldown_s) if models else None
 
 
 _ADDRESS = re.compile(r"https?://")

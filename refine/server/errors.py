@@ -88,12 +88,6 @@ def openai_error(error: ApiError) -> dict[str, Any]:
     return {"error": {"message": str(error), "type": error.kind, "param": error.param, "code": error.code}}
 
 
-def anthropic_error(error: ApiError) -> dict[str, Any]:
-    """Return the body of an error as Anthropic writes it."""
-    kind = "api_error" if error.status in (422, 500, 502) else error.kind
-    return {"type": "error", "error": {"type": kind, "message": str(error), "code": error.code}}
-
-
 _DRAINED = 2
 """How many times the limit is read before an error is sent, which many clients read only after their body."""
 

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from types import MappingProxyType
+from functools import partial
 
 from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily
-from prometheus_client.registry import Collector
 
 from graphs import Outcome
 from judges.errors import ConfigurationError
 from refine.promise import PromiseWatch
-from refine.server.access import ServedGuard
 from refine.server.assembly import secret_of
 from refine.server.config import ServerSettings, WebhookSettings
-from refine.server.observers import Recording
+from refine.server.guards import ServedGuard
+from refine.server.observers import Metrics
 from refine.server.service import ServedRequest
 from refine.webhooks import Webhook, outcome_data
 
@@ -31,9 +30,8 @@ class _Notices:
         settings: What it wants to hear.
         webhook: The webhook.
         guards: The guards by name.
-        lost: Returns how many outcomes the record lost.
+        counts: Returns how many outcomes the record lost, and how many wait to be written.
         promises: Who watches the promise of a guard's certificate, by the guard's name.
-        clock: Seconds since the epoch, for tests.
     """
 
     def __init__(
@@ -41,16 +39,15 @@ class _Notices:
         settings: WebhookSettings,
         webhook: Webhook,
         guards: Mapping[str, ServedGuard],
-        *,
-        lost: Callable[[], int] = lambda: 0,
-        promises: Mapping[str, PromiseWatch] = MappingProxyType({}),
-        clock: Callable[[], float] = time.time,
+        counts: Callable[[], tuple[int, int]],
+        promises: Mapping[str, PromiseWatch],
     ) -> None:
         self.webhook = webhook
-        self._events, self._guards, self._lost, self._promises = frozenset(settings.events), guards, lost, promises
+        self._events, self._guards = frozenset(settings.events), guards
+        self._counts, self._promises = counts, promises
         self._raised: dict[tuple[str, str], str] = {}
         self._lost_before = 0
-        self._clock, self._day = clock, 0
+        self._day = 0
         self._limits: dict[str, list[float]] = {
             "dollars": sorted(settings.dollars_per_day),
             "tokens": sorted(settings.tokens_per_day),
@@ -70,7 +67,7 @@ class _Notices:
                 self._settle(name, guard, detail)
 
     def _count(self, served: ServedRequest) -> None:
-        day = int(self._clock() // _DAY_S)
+        day = int(time.time() // _DAY_S)
         if day != self._day:
             self._day, self._spent = day, dict.fromkeys(self._spent, 0.0)
         usage = served.usage
@@ -115,7 +112,7 @@ class _Notices:
             is_out = guard.upstream is not None and guard.upstream.is_left_alone
             detail = "it is left alone after failures" if is_out else "" if served.status == _OK else None
             yield "upstream_down", guard.name, detail
-        lost, before = self._lost(), self._lost_before
+        (lost, _), before = self._counts(), self._lost_before
         self._lost_before = lost
         yield "record_loses", "", f"{lost - before:,} outcomes were lost" if lost > before else ""
         for name, watch in self._promises.items():
@@ -171,40 +168,33 @@ def describe_webhooks(tables: Sequence[WebhookSettings]) -> list[str]:
 def make_notices(
     settings: ServerSettings,
     guards: Iterable[ServedGuard],
-    recording: Recording | None,
+    counts: Callable[[], tuple[int, int]],
     promises: Mapping[str, PromiseWatch],
+    metrics: Metrics | None,
 ) -> list[_Notices]:
-    """Return what tells the webhooks that settings name; nothing is watched where there are none.
+    """Return what tells the webhooks that settings name, counted in metrics; nothing is watched without any.
 
     Raises:
         ConfigurationError: If one cannot be used.
     """
     by_name = {guard.name: guard for guard in guards}
-    lost = (lambda: 0) if recording is None else (lambda: recording.counts()[0])
+    webhooks = open_webhooks(settings.webhooks)
+    if metrics is not None and webhooks:
+        metrics.watch(partial(_count_events, webhooks))
     return [
-        _Notices(table, webhook, by_name, lost=lost, promises=promises)
-        for table, webhook in zip(settings.webhooks, open_webhooks(settings.webhooks), strict=True)
+        _Notices(table, webhook, by_name, counts, promises)
+        for table, webhook in zip(settings.webhooks, webhooks, strict=True)
     ]
 
 
-class WebhookCollector(Collector):
-    """Says what became of events whenever the metrics are read.
-
-    Args:
-        webhooks: The webhooks.
-    """
-
-    def __init__(self, webhooks: Iterable[Webhook]) -> None:
-        self._webhooks = tuple(webhooks)
-
-    def collect(self) -> Iterator[Metric]:
-        """Yield the counter, by address, event and what became of it."""
-        events = CounterMetricFamily(
-            "refine_webhook_events",
-            "Events for webhooks: delivered, failed, dropped",
-            labels=["host", "event", "result"],
-        )
-        for webhook in self._webhooks:
-            for (event, result), count in list(webhook.counts.items()):
-                events.add_metric([webhook.host, event, result], count)
-        yield events
+def _count_events(webhooks: Sequence[Webhook]) -> Iterator[Metric]:
+    """Yield the counter of what became of events, by address, event and what it was."""
+    events = CounterMetricFamily(
+        "refine_webhook_events",
+        "Events for webhooks: delivered, failed, dropped",
+        labels=["host", "event", "result"],
+    )
+    for webhook in webhooks:
+        for (event, result), count in list(webhook.counts.items()):
+            events.add_metric([webhook.host, event, result], count)
+    yield events

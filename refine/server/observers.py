@@ -1,9 +1,10 @@
-"""What watches the guard: metrics, the record of every outcome, and the page at `/` that shows it."""
+"""What watches the guard: metrics, a line a request, the record with its labels, and the page that shows it."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 import math
 import os
 import time
@@ -14,9 +15,9 @@ from functools import partial
 from importlib.util import find_spec
 from itertools import accumulate
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
+import structlog
 from prometheus_client import CollectorRegistry, Gauge, Metric, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
@@ -26,19 +27,22 @@ from starlette.routing import BaseRoute
 from graphs import Outcome, Policy
 from judges.catalogue.names import imported, is_reference
 from judges.errors import ConfigurationError
+from judges.runtime.faults import logging_safely
 from judges.verdict import Usage, Verdict
+from refine.logs import log_line
 from refine.page.routes import Event, OneTimeLink, TryQuestion, attempts_of, page_routes
 from refine.process import see_modules_here
 from refine.promise import PromiseWatch
 from refine.record import DatabaseRecord, Origin, Recorder, open_record
 from refine.record.rows import Redact
-from refine.server.access import ServedGuard
+from refine.server.access import Caller
 from refine.server.assembly import secret_of
 from refine.server.config import ServerSettings
 from refine.server.dialects import CHAT
-from refine.server.dialects.protocol import Json
+from refine.server.dialects.protocol import GuardReply, Json
 from refine.server.errors import ApiError
-from refine.server.service import ServedRequest, Service
+from refine.server.guards import ServedGuard
+from refine.server.service import Client, Exchange, PostRoute, ServedRequest, Service, report_unexpected, respond
 from refine.server.upstream import UpstreamGenerator
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
@@ -49,14 +53,14 @@ class Metrics:
     """What Prometheus reads; an observer of the service.
 
     Args:
-        record: Returns how many outcomes the record lost, and how many wait to be written.
+        counts: Returns how many outcomes the record lost, and how many wait to be written.
         promises: Who watches the promise of a guard's certificate, by the guard's name.
     """
 
     def __init__(
         self,
-        record: Callable[[], tuple[int, int]] = lambda: (0, 0),
-        promises: Mapping[str, PromiseWatch] = MappingProxyType({}),
+        counts: Callable[[], tuple[int, int]],
+        promises: Mapping[str, PromiseWatch],
     ) -> None:
         self.registry = CollectorRegistry()
         self.requests = self._counter("refine_requests", "Requests served", "guard", "outcome")
@@ -74,8 +78,12 @@ class Metrics:
         self.key_tokens = self._counter("refine_key_tokens", "Tokens consumed, by name of the key", "key", "kind")
         self.key_cost = self._counter("refine_key_cost_dollars", "US dollars spent, by name of the key", "key")
         self.in_flight = Gauge("refine_in_flight", "Requests being answered", registry=self.registry)
-        self.registry.register(_RecordCollector(record))
-        self.registry.register(_PromiseCollector(promises))
+        self.watch(partial(_read_record, counts))
+        self.watch(partial(_read_promises, promises))
+
+    def watch(self, read: Callable[[], Iterator[Metric]]) -> None:
+        """Have `read` yield further metrics whenever all are read."""
+        self.registry.register(_Watched(read))
 
     def text(self) -> bytes:
         """Return all metrics in Prometheus' text format."""
@@ -131,13 +139,23 @@ class Metrics:
 
     def _counter(self, name: str, text: str, *labels: str) -> _Sums:
         sums = _Sums()
-        self.registry.register(_SumsCollector(name, text, labels, sums))
+        self.watch(partial(_read_sums, name, text, labels, sums))
         return sums
 
     def _histogram(self, name: str, text: str, label: str) -> _Durations:
         durations = _Durations(name, text, label)
-        self.registry.register(durations)
+        self.watch(durations.read)
         return durations
+
+
+class _Watched(Collector):
+    """Reads metrics whenever Prometheus' registry asks for them."""
+
+    def __init__(self, read: Callable[[], Iterator[Metric]]) -> None:
+        self._read = read
+
+    def collect(self) -> Iterator[Metric]:
+        return self._read()
 
 
 class _Sums(dict[tuple[str, ...], float]):
@@ -158,29 +176,14 @@ class _Sums(dict[tuple[str, ...], float]):
         return 0.0
 
 
-class _SumsCollector(Collector):
-    """Reads sums whenever the metrics are read.
-
-    Args:
-        name: Name of the metric.
-        text: What it is.
-        labels: Names of the labels.
-        sums: The sums.
-    """
-
-    def __init__(self, name: str, text: str, labels: Sequence[str], sums: _Sums) -> None:
-        self._described = name, text, labels
-        self._sums = sums
-
-    def collect(self) -> Iterator[Metric]:
-        name, text, labels = self._described
-        family = CounterMetricFamily(name, text, labels=labels)
-        for values, total in list(self._sums.items()):
-            family.add_metric(values, total, created=self._sums.begun[values])
-        yield family
+def _read_sums(name: str, text: str, labels: Sequence[str], sums: _Sums) -> Iterator[Metric]:
+    family = CounterMetricFamily(name, text, labels=labels)
+    for values, total in list(sums.items()):
+        family.add_metric(values, total, created=sums.begun[values])
+    yield family
 
 
-class _Durations(Collector):
+class _Durations:
     """Durations by one label, in buckets; as `_Sums` otherwise.
 
     Args:
@@ -201,7 +204,8 @@ class _Durations(Collector):
         row.total_s += seconds
         row.counts[bisect_left(_SECONDS, seconds)] += 1
 
-    def collect(self) -> Iterator[Metric]:
+    def read(self) -> Iterator[Metric]:
+        """Yield the histogram."""
         name, text, label = self._described
         family = HistogramMetricFamily(name, text, labels=[label])
         for value, row in list(self._rows.items()):
@@ -218,50 +222,37 @@ class _DurationRow:
     begun_at: float = field(default_factory=time.time)
 
 
-class _RecordCollector(Collector):
-    """Asks the record whenever the metrics are read."""
-
-    def __init__(self, record: Callable[[], tuple[int, int]]) -> None:
-        self._record = record
-
-    def collect(self) -> Iterator[Metric]:
-        lost, queued = self._record()
-        yield CounterMetricFamily("refine_record_lost", "Outcomes that the record lost", value=lost)
-        yield GaugeMetricFamily("refine_record_queue", "Outcomes that wait to be written", value=queued)
+def _read_record(counts: Callable[[], tuple[int, int]]) -> Iterator[Metric]:
+    lost, queued = counts()
+    yield CounterMetricFamily("refine_record_lost", "Outcomes that the record lost", value=lost)
+    yield GaugeMetricFamily("refine_record_queue", "Outcomes that wait to be written", value=queued)
 
 
-class _PromiseCollector(Collector):
-    """Asks where promises stand whenever the metrics are read."""
-
-    def __init__(self, promises: Mapping[str, PromiseWatch]) -> None:
-        self._promises = promises
-
-    def collect(self) -> Iterator[Metric]:
-        texts = {
-            "holds": "Whether the certificate's promise stands",
-            "threshold": "Rating or score accepted under the certificate; 0 once it is withdrawn",
-            "evidence": "Evidence against the promise; an alarm is due at 1 / delta",
-            "audits": "Labelled answers that the certificate covers",
-            "bad_audits": "Bad ones among them",
-            "uncovered": "Whether answers go on of which nothing is promised any more",
-        }
-        figures = {
-            name: GaugeMetricFamily(f"refine_promise_{name}", text, labels=["guard"])
-            for name, text in texts.items()
-        }
-        for guard, watch in self._promises.items():
-            if (standing := watch.standing) is not None:
-                values = (
-                    float(not standing.is_withdrawn),
-                    standing.threshold or 0.0,
-                    standing.evidence,
-                    standing.audits,
-                    standing.bad,
-                    float(standing.is_uncovered),
-                )
-                for figure, value in zip(figures.values(), values, strict=True):
-                    figure.add_metric([guard], value)
-        yield from figures.values()
+def _read_promises(promises: Mapping[str, PromiseWatch]) -> Iterator[Metric]:
+    texts = {
+        "holds": "Whether the certificate's promise stands",
+        "threshold": "Rating or score accepted under the certificate; 0 once it is withdrawn",
+        "evidence": "Evidence against the promise; an alarm is due at 1 / delta",
+        "audits": "Labelled answers that the certificate covers",
+        "bad_audits": "Bad ones among them",
+        "uncovered": "Whether answers go on of which nothing is promised any more",
+    }
+    figures = {
+        name: GaugeMetricFamily(f"refine_promise_{name}", text, labels=["guard"]) for name, text in texts.items()
+    }
+    for guard, watch in promises.items():
+        if (standing := watch.standing) is not None:
+            values = (
+                float(not standing.is_withdrawn),
+                standing.threshold or 0.0,
+                standing.evidence,
+                standing.audits,
+                standing.bad,
+                float(standing.is_uncovered),
+            )
+            for figure, value in zip(figures.values(), values, strict=True):
+                figure.add_metric([guard], value)
+    yield from figures.values()
 
 
 def _outcome_of(served: ServedRequest) -> str:
@@ -269,6 +260,65 @@ def _outcome_of(served: ServedRequest) -> str:
     if served.status is not None and served.records:
         return served.records[0].outcome.stop_reason
     return "passed_through" if served.ended == "judged" else served.ended
+
+
+ACCESS_LOG = logging.getLogger("refine.access")
+_LEFT = 499
+"""What servers write for a client that left before it was answered."""
+
+
+def log_request(served: ServedRequest) -> None:
+    """Write a line at INFO for one request served, without any text of it; an observer of the service."""
+    if not ACCESS_LOG.isEnabledFor(logging.INFO):
+        return
+    fields = {
+        name: value if type(value) is not str or value.isprintable() else _printable(value)
+        for name, value in _fields(served).items()
+        if value is not None and value != ""
+    }
+    with logging_safely():
+        if structlog.is_configured():
+            log_line(ACCESS_LOG, "request", fields)
+        else:
+            ACCESS_LOG.info("request %s", " ".join(f"{name}={_word(value)}" for name, value in fields.items()))
+
+
+def _printable(value: str) -> str:
+    """Return what a client sent without what could begin a line of its own, or that no log can write."""
+    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in value)
+
+
+def _word(value: Any) -> Any:
+    """Return a value as one word of a line, in quotes where it could pass for several fields."""
+    return repr(value) if isinstance(value, str) and (" " in value or "=" in value) else value
+
+
+def _fields(served: ServedRequest) -> dict[str, Any]:
+    outcomes = [record.outcome for record in served.records]
+    last = outcomes[0] if outcomes else None
+    ratings = [attempt.rating for one in outcomes for attempt in one.attempts if attempt.number == one.released]
+    verdicts = [verdict.rating for verdict in served.verdicts]
+    usage, who = served.usage, served.requester
+    return {
+        "status": _LEFT if served.status is None else served.status,
+        "method": served.method,
+        "path": served.path,
+        "seconds": round(served.seconds, 4),
+        "key": served.caller,
+        "user": who.user,
+        "session": who.session,
+        "thread": who.thread,
+        "guard": served.guard,
+        "model": served.model,
+        "ended": "left" if served.status is None else last.stop_reason if last else served.ended,
+        "reason": served.code or (last.detail if last else ""),
+        "rating": min((rating for rating in (*ratings, *verdicts) if rating is not None), default=None),
+        "attempts": sum(len(one.attempts) for one in outcomes) if outcomes else None,
+        "tokens": usage.tokens or None,
+        "cost": usage.cost or None,
+        "request_id": served.request_id,
+        "trace_id": served.trace_id,
+    }
 
 
 _DEFAULT_RECORD = "refine-record.db"
@@ -424,12 +474,103 @@ def _origin(guard: ServedGuard, policy: Policy) -> Origin:
     return Origin.of(guard.name, guard.loop.judged_by, policy, generator=guard.generator)
 
 
+LABELS_PATH = "/v1/labels"
+_LABEL_FIELDS: Mapping[str, tuple[type, ...]] = {
+    "id": (str,),
+    "attempt": (int,),
+    "by": (str,),
+    "rating": (int,),
+    "up": (bool,),
+    "note": (str,),
+}
+_WRITING_S = 2.0
+
+
+class LabelRoute(PostRoute):
+    """Takes a label: `{"id": refine.id of the reply, "up": false}`, or `"rating"`, with `"by"` and `"note"`.
+
+    A label that names no attempt is about the answer that went out. Labels can end a promise, so a key must be let
+    to give them (`labels = true`); without any keys this machine alone may.
+
+    Args:
+        service: What the routes share.
+        record: Where labels go; None where there is no database.
+        promises: Told at once, by name of the guard.
+    """
+
+    def __init__(
+        self, service: Service, record: DatabaseRecord | None, promises: Mapping[str, PromiseWatch]
+    ) -> None:
+        super().__init__(service)
+        self._record, self._promises = record, promises
+
+    async def serve(self, exchange: Exchange, body: Json, caller: Caller, client: Client) -> GuardReply | None:
+        """Save one label; see the base class."""
+        if self._record is None:
+            raise ApiError(404, "labels go into a record in a database; set `record`", code="no_record")
+        is_allowed = caller.may_label if self._service.keys else exchange.incoming.is_local
+        if not is_allowed:
+            text = "labels are taken from keys with `labels = true`, and without keys from this machine alone"
+            raise ApiError(403, text, code="key_wanted")
+        _check_label(body)
+        work = asyncio.to_thread(self._save, self._record, body, caller)
+        return await respond(
+            work, client, CHAT, keep_alive_s=None, catch=_refuse_label, running=self._service.running
+        )
+
+    def _save(self, record: DatabaseRecord, body: Json, caller: Caller) -> GuardReply:
+        identifier = body["id"]
+        outcome = record.outcome(identifier)
+        if outcome is None:  # it may wait to be written
+            record.flush(_WRITING_S)
+            outcome = record.outcome(identifier)
+        attempt = body.get("attempt", outcome and outcome["released"])
+        if outcome is None or attempt is None:
+            raise ApiError(404, "the record holds no such answer, or none that went out", code="unknown_answer")
+        by = "/".join(name for name in (caller.name, body.get("by", "").strip() or _anonym(body)) if name)
+        said: Json = {name: body[name] for name in ("rating", "up", "note") if name in body}
+        record.label(identifier, attempt, by=by, **said)
+        reply: Json = {"id": identifier, "attempt": attempt, "by": by, **said}
+        watch = self._promises.get(outcome["refiner"] or "")
+        standing = None if watch is None else watch.look()
+        if standing is not None:
+            reply["promise"] = {"state": standing.state, "threshold": standing.threshold, "text": str(standing)}
+        return GuardReply(200, reply)
+
+
+def _anonym(body: Json) -> str:
+    """Return a name for whoever gives none; another label has another, as it may be another person's."""
+    words = [str(body["rating"])] if "rating" in body else []
+    words += ["up" if body["up"] else "down"] if "up" in body else []
+    return f"somebody: {', '.join(words)}"
+
+
+def _check_label(body: Json) -> None:
+    """Check a label's fields.
+
+    Raises:
+        ApiError: If one is unknown, missing or of another type.
+    """
+    wrong = [
+        name for name, value in body.items() if name not in _LABEL_FIELDS or type(value) not in _LABEL_FIELDS[name]
+    ]
+    if wrong or "id" not in body or not {"rating", "up"} & body.keys():
+        text = 'a label has "id" (refine.id of a reply) and "up" or "rating"; it may have attempt, by and note'
+        raise ApiError(400, text, code="invalid", param=wrong[0] if wrong else None)
+
+
+def _refuse_label(error: Exception) -> ApiError:
+    if isinstance(error, ConfigurationError):
+        return ApiError(400, str(error), code="invalid")
+    return report_unexpected(error)
+
+
 def make_page(
     settings: ServerSettings,
     service: Service,
     record: Recorder | None,
     link: OneTimeLink,
-    promises: Mapping[str, PromiseWatch] = MappingProxyType({}),
+    promises: Mapping[str, PromiseWatch],
 ) -> list[BaseRoute]:
     """Return the routes of the page; none where it is off, or there is no database to show.
 
@@ -442,7 +583,7 @@ def make_page(
     if not settings.page or not isinstance(record, DatabaseRecord):
         return []
     key = None if settings.page_key is None else secret_of(settings.page_key, "page_key").get_secret_value()
-    try_out = None if all(guard.upstream is None for guard in service.guards) else _TryOut(service)
+    try_out = None if all(guard.upstream is None for guard in service.guards) else partial(_try_out, service)
     try:
         wanted = link if key is None and settings.record_texts else None
         return page_routes(
@@ -493,23 +634,18 @@ def _status(service: Service, trace_url: str | None, promises: Mapping[str, Prom
     }
 
 
-class _TryOut:
-    """Answers the questions of the page's try box, with the operator's key."""
-
-    def __init__(self, service: Service) -> None:
-        self._service = service
-
-    def __call__(self, question: TryQuestion) -> AsyncIterator[Event]:
-        try:
-            guard = self._service.guards.choose(question.guard or None, question.model)
-        except ApiError as error:
-            raise ConfigurationError(str(error)) from None
-        body: dict[str, Any] = {"messages": [{"role": "user", "content": question.question}]}
-        if question.model:
-            body["model"] = question.model
-        upstream = guard.required_upstream
-        headers = {"content-type": "application/json", **upstream.credentials({}, CHAT.KEY_HEADER)}
-        generator = UpstreamGenerator(
-            upstream, CHAT, CHAT.read_request(body), length=1, headers=headers, models=guard.attempt_models
-        )
-        return attempts_of(guard.loop.with_generator(generator), question.question)
+def _try_out(service: Service, question: TryQuestion) -> AsyncIterator[Event]:
+    """Answer a question of the page's try box, with the operator's key."""
+    try:
+        guard = service.guards.choose(question.guard or None, question.model)
+    except ApiError as error:
+        raise ConfigurationError(str(error)) from None
+    body: dict[str, Any] = {"messages": [{"role": "user", "content": question.question}]}
+    if question.model:
+        body["model"] = question.model
+    upstream = guard.required_upstream
+    headers = {"content-type": "application/json", **upstream.credentials({}, CHAT.KEY_HEADER)}
+    generator = UpstreamGenerator(
+        upstream, CHAT, CHAT.read_request(body), length=1, headers=headers, models=guard.attempt_models
+    )
+    return attempts_of(guard.loop.with_generator(generator), question.question)

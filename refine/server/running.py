@@ -23,25 +23,30 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any, Self
 
-import structlog
-
 from judges.errors import ConfigurationError
-from judges.runtime.faults import logging_safely
-from refine.logs import log_json_lines, log_line
+from refine.logs import log_json_lines
 from refine.page.routes import OneTimeLink
 from refine.promise import watch_promise
 from refine.record import DatabaseRecord, Recorder
-from refine.server.access import ServedGuard
 from refine.server.app import make_guard_app
 from refine.server.assembly import make_service
 from refine.server.config import ServerSettings, load_settings, unknown_variables
 from refine.server.dialects import CHAT, MESSAGES
 from refine.server.dialects.protocol import ApiDialect
 from refine.server.errors import ApiError
-from refine.server.labels import LabelRoute
-from refine.server.notices import WebhookCollector, describe_webhooks, make_notices, open_webhooks
-from refine.server.observers import Metrics, Recording, choose_record, make_page, open_guard_record
-from refine.server.service import GuardApp, ServedRequest, Service
+from refine.server.guards import ServedGuard
+from refine.server.notices import describe_webhooks, make_notices, open_webhooks
+from refine.server.observers import (
+    ACCESS_LOG,
+    LabelRoute,
+    Metrics,
+    Recording,
+    choose_record,
+    log_request,
+    make_page,
+    open_guard_record,
+)
+from refine.server.service import GuardApp, Service
 from refine.server.uvicorn_private import GuardServer
 from refine.webhooks import Webhook
 
@@ -165,22 +170,19 @@ _MODELS = {"OPENAI_API_KEY": "openai:gpt-5-mini", "ANTHROPIC_API_KEY": "anthropi
 _NONE = "-"
 
 
-def _write_configuration(
-    file: Path, ask: Callable[[str, str], str], environment: Mapping[str, str] = os.environ
-) -> str:
-    """Write a configuration with comments that starts, and return its text.
+def _write_configuration(file: Path, ask: Callable[[str, str], str]) -> None:
+    """Write a configuration with comments that starts.
 
     Args:
         file: The new file.
         ask: Asks a person, with what is taken where nothing is said.
-        environment: Where keys of providers are looked for.
 
     Raises:
         ConfigurationError: If the file is there already, or cannot be written.
     """
     if file.exists():
         raise ConfigurationError(f"{str(file)!r} is there already; name another by --config, or delete it first")
-    known = next((model for variable, model in _MODELS.items() if environment.get(variable)), _NONE)
+    known = next((model for variable, model in _MODELS.items() if os.environ.get(variable)), _NONE)
     upstream = ask(_QUESTIONS[0], "https://api.openai.com/v1").strip()
     judge = ask(_QUESTIONS[1], "length:at_least=1" if known == _NONE else "helpfulness").strip()
     model = ask(_QUESTIONS[2], known).strip()
@@ -196,7 +198,6 @@ def _write_configuration(
         file.write_text(text, encoding="utf-8")
     except OSError as error:
         raise ConfigurationError(f"{str(file)!r} cannot be written: {error.strerror}") from None
-    return text
 
 
 _ROW = {
@@ -266,71 +267,6 @@ async def _ask_upstream(guard: ServedGuard) -> str:
         raise ConfigurationError(f"{upstream.origin} answers with status {status}")
     doubt = ", but knows no /models: see whether its path is right" if status == _NOT_FOUND else ""
     return f"{upstream.origin} answers{doubt}"
-
-
-LOGGER = "refine.access"
-_access_log = logging.getLogger(LOGGER)
-_LEFT = 499
-"""What servers write for a client that left before it was answered."""
-
-
-class _AccessLog:
-    """Writes a line at INFO for every request served; an observer of the service."""
-
-    def __call__(self, served: ServedRequest) -> None:
-        """Write the line of one request, without any text of it."""
-        if not _access_log.isEnabledFor(logging.INFO):
-            return
-        fields = {
-            name: value if type(value) is not str or value.isprintable() else _printable(value)
-            for name, value in _fields(served).items()
-            if value is not None and value != ""
-        }
-        with logging_safely():
-            if structlog.is_configured():
-                log_line(_access_log, "request", fields)
-            else:
-                _access_log.info(
-                    "request %s", " ".join(f"{name}={_word(value)}" for name, value in fields.items())
-                )
-
-
-def _printable(value: str) -> str:
-    """Return what a client sent without what could begin a line of its own, or that no log can write."""
-    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in value)
-
-
-def _word(value: Any) -> Any:
-    """Return a value as one word of a line, in quotes where it could pass for several fields."""
-    return repr(value) if isinstance(value, str) and (" " in value or "=" in value) else value
-
-
-def _fields(served: ServedRequest) -> dict[str, Any]:
-    outcomes = [record.outcome for record in served.records]
-    last = outcomes[0] if outcomes else None
-    ratings = [attempt.rating for one in outcomes for attempt in one.attempts if attempt.number == one.released]
-    verdicts = [verdict.rating for verdict in served.verdicts]
-    usage, who = served.usage, served.requester
-    return {
-        "status": _LEFT if served.status is None else served.status,
-        "method": served.method,
-        "path": served.path,
-        "seconds": round(served.seconds, 4),
-        "key": served.caller,
-        "user": who.user,
-        "session": who.session,
-        "thread": who.thread,
-        "guard": served.guard,
-        "model": served.model,
-        "ended": "left" if served.status is None else last.stop_reason if last else served.ended,
-        "reason": served.code or (last.detail if last else ""),
-        "rating": min((rating for rating in (*ratings, *verdicts) if rating is not None), default=None),
-        "attempts": sum(len(one.attempts) for one in outcomes) if outcomes else None,
-        "tokens": usage.tokens or None,
-        "cost": usage.cost or None,
-        "request_id": served.request_id,
-        "trace_id": served.trace_id,
-    }
 
 
 _WANTED = ("OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
@@ -533,8 +469,8 @@ def _begin_log(name: str) -> None:
     log_json_lines(level=level)
     if level == logging.INFO:
         logging.getLogger("refine").setLevel(logging.WARNING)
-        for own in ("refine.server", LOGGER):
-            logging.getLogger(own).setLevel(logging.INFO)
+        for own in (_log, ACCESS_LOG):
+            own.setLevel(logging.INFO)
 
 
 def _check_live(settings: ServerSettings, service: Service) -> None:
@@ -561,15 +497,12 @@ def _make_app(
         service.budgets.share(record, is_closed=is_closed)
     watches = {guard.name: watch_promise(record, guard.loop) for guard in service.guards}
     promises = {name: watch for name, watch in watches.items() if watch is not None}
-    metrics = None
-    if settings.metrics:
-        metrics = Metrics() if recording is None else Metrics(recording.counts, promises)
-    notices = make_notices(settings, service.guards, recording, promises)
-    if metrics is not None and notices:
-        metrics.registry.register(WebhookCollector(one.webhook for one in notices))
+    counts = (lambda: (0, 0)) if recording is None else recording.counts
+    metrics = Metrics(counts, promises) if settings.metrics else None
+    notices = make_notices(settings, service.guards, counts, promises, metrics)
     service.observers = (
         *service.observers,
-        _AccessLog(),
+        log_request,
         *(one for one in (metrics, recording) if one is not None),
         *notices,
     )

@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
 from typing import Any, TypeVar
@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from structlog.contextvars import bind_contextvars
 
 from judges.verdict import Usage, Verdict
-from refine.server.access import GUARD_HEADER, Budgets, Caller, Guards, Incoming, Keys, Requester, ServedGuard
+from refine.server.access import GUARD_HEADER, Budgets, Caller, Incoming, Keys, Requester
 from refine.server.answers import GuardedRequest, OutcomeRecord, answer
 from refine.server.config import RequestLimits
 from refine.server.dialects import CHAT
@@ -38,6 +38,7 @@ from refine.server.dialects.protocol import (
     write_json,
 )
 from refine.server.errors import BUSY, ApiError, ByteBudget, ClientGone, PassedBody, read_body
+from refine.server.guards import Guards, ServedGuard
 from refine.telemetry import UNTRACED, trace_request
 
 
@@ -370,15 +371,15 @@ class ServedRequest:
     request_id: str
     status: int | None
     seconds: float
-    method: str = ""
-    path: str = ""
-    model: str = ""
-    code: str = ""
-    trace_id: str = ""
-    records: tuple[OutcomeRecord, ...] = ()
-    verdicts: tuple[Verdict, ...] = ()
-    requester: Requester = Requester()
-    first_text_s: float | None = None
+    method: str
+    path: str
+    model: str
+    code: str
+    trace_id: str
+    records: tuple[OutcomeRecord, ...]
+    verdicts: tuple[Verdict, ...]
+    requester: Requester
+    first_text_s: float | None
 
     @property
     def ended(self) -> str:
@@ -416,10 +417,10 @@ class Service:
     """
 
     guards: Guards
-    keys: Keys = field(default_factory=Keys)
-    limits: RequestLimits = field(default_factory=RequestLimits)
-    budgets: Budgets = field(default_factory=Budgets)
-    keep_alive_s: float = 10.0
+    keys: Keys
+    limits: RequestLimits
+    budgets: Budgets
+    keep_alive_s: float
     observers: tuple[_Observer, ...] = ()
     draining: bool = False
 

@@ -120,6 +120,14 @@ _NEVER_ENDED: BaseException | None = asyncio.CancelledError()
 """How a call ended of which nothing else is known: for the breaker it was never made."""
 
 
+_MOST_BYTES = 50_000_000
+"""Most bytes of a reply that are read."""
+
+
+def _too_large() -> UpstreamFailed:
+    return UpstreamFailed(502, f"the upstream's reply is larger than {_MOST_BYTES:,} bytes", code="upstream_reply")
+
+
 @dataclass(slots=True)
 class UpstreamReply:
     """A whole response; its repr shows only the status, since a body may quote the key or the prompt.
@@ -145,7 +153,6 @@ class Upstream:
         key: The operator's key; None sends the caller's, an empty one none at all.
         key_header: The header for the operator's key; None takes the usual one of the API.
         timeout_s: Seconds until a reply must be complete.
-        max_reply_bytes: Most bytes of a reply that are read.
         breaker_failures: After so many failures in a row calls fail at once; 0 never.
         breaker_cooldown_s: Seconds until one call is let through again.
         name: What it is called in place of its address, where that is another after each start.
@@ -164,7 +171,6 @@ class Upstream:
         key: SecretStr | None,
         key_header: str | None = None,
         timeout_s: float = 600.0,
-        max_reply_bytes: int = 50_000_000,
         breaker_failures: int = 10,
         breaker_cooldown_s: float = 10.0,
         name: str | None = None,
@@ -178,7 +184,6 @@ class Upstream:
         self.takes_callers_key = key is None
         self._key_header = key_header
         self._timeout_s = timeout_s
-        self._max_reply_bytes = max_reply_bytes
         self._breaker = Breaker(breaker_failures, cooldown_s=breaker_cooldown_s) if breaker_failures else None
         self._cooldown_s = breaker_cooldown_s
         self._sessions = Sessions(self._new_session)
@@ -250,8 +255,7 @@ class Upstream:
             raise self._failure(error) from None
         except EndpointReplyError:
             ended = None
-            text = f"the upstream's reply is larger than {self._max_reply_bytes:,} bytes"
-            raise UpstreamFailed(502, text, code="upstream_reply") from None
+            raise _too_large() from None
         finally:
             self._settle(ended, probe=probe)
         self._check(reply.status, reply.headers.get("location"))
@@ -305,9 +309,8 @@ class Upstream:
                 async for part in response.content.iter_any():
                     parts.append(part)
                     size += len(part)
-                    if size > self._max_reply_bytes:
-                        text = f"the upstream's reply is larger than {self._max_reply_bytes:,} bytes"
-                        raise UpstreamFailed(502, text, code="upstream_reply")
+                    if size > _MOST_BYTES:
+                        raise _too_large()
                     if response.status in _OK:
                         on_part(part)
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
@@ -319,7 +322,7 @@ class Upstream:
         await self._sessions.close()
 
     def _post_to(self, path: str) -> DirectPost:
-        return DirectPost(self._target(path, ""), most_bytes=self._max_reply_bytes)
+        return DirectPost(self._target(path, ""), most_bytes=_MOST_BYTES)
 
     def _target(self, path: str, query: str) -> URL:
         joined = "&".join(part for part in (self._query.removeprefix("?"), query) if part)
@@ -430,7 +433,6 @@ class LocalUpstream(Upstream):
 
 _GZIP = b"\x1f\x8b"
 _GZIP_WINDOW = 31
-_MOST_BYTES = 50_000_000
 _OK = range(200, 300)
 IDEMPOTENCY = "idempotency-key"
 

@@ -12,6 +12,7 @@ import traceback
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -41,9 +42,6 @@ REACHING = ("key from the environment", "key as an argument", "header", "userinf
 
 SAID = ("prompt", "tool argument", "metadata")
 """Where the secret came with the question: what keeps the question keeps it too."""
-
-FAILED = ("generator's error", "judge's error", "local variable")
-"""Where the secret is in what a user's own function raises, or holds as it raises."""
 
 
 class Events(BaseCallbackHandler):
@@ -232,9 +230,17 @@ def careless(model: str | None) -> Callable[[Asked], Reply | Wire]:
     return reply
 
 
-@pytest.mark.parametrize("client", CLIENTS)
-@pytest.mark.parametrize("speaking", [None, WRITER, CRITIC])
-@pytest.mark.parametrize("place", [*REACHING, *SAID, *FAILED])
+PLANTED = [
+    *product((*REACHING, *SAID), (None, WRITER, CRITIC), CLIENTS),
+    ("generator's error", None, "direct"),
+    ("judge's error", None, "direct"),
+    ("judge's error", WRITER, "direct"),
+    ("local variable", None, "direct"),
+]
+"""Where the secret is, which model throws back all that it was sent, and the judge's client: if there is one."""
+
+
+@pytest.mark.parametrize(("place", "speaking", "client"), PLANTED)
 async def test_a_planted_secret_is_seen_nowhere(
     scene: Scene, place: str, speaking: str | None, client: Client
 ) -> None:

@@ -36,17 +36,22 @@ def _response(text: str, thought: str, call: Json | None) -> Json:
     item: Json = {"type": "message", "id": "m1", "role": "assistant", "status": "completed"}
     item["content"] = [{"type": "output_text", "text": text, "annotations": [], "logprobs": []}]
     if call is not None:
-        item = {"type": "function_call", "call_id": "c1", "name": "look", "arguments": json.dumps(call)}
+        item = {"type": "function_call", "id": "f1", "call_id": "c1", "name": "look", "status": "completed"}
+        item["arguments"] = json.dumps(call)
     reasoning = {"type": "reasoning", "id": "t1", "summary": [{"type": "summary_text", "text": thought}]}
-    output = [reasoning, item] if thought else [item]
-    usage = {"input_tokens": 100, "output_tokens": 10, "total_tokens": 110}
+    details = {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
     return {
         "id": "r1",
         "object": "response",
+        "created_at": 1,
         "status": "completed",
         "model": "m",
-        "output": output,
-        "usage": usage,
+        "output": [reasoning, item] if thought else [item],
+        "parallel_tool_calls": True,
+        "tool_choice": "auto",
+        "tools": [],
+        "usage": {"input_tokens": 100, "output_tokens": 10, "total_tokens": 110, **details},
+        "vendor": {"kept": True},
     }
 
 
@@ -54,17 +59,16 @@ def _message(text: str, thought: str, call: Json | None) -> Json:
     block: Json = {"type": "text", "text": text}
     if call is not None:
         block = {"type": "tool_use", "id": "c1", "name": "look", "input": call}
-    content = [{"type": "thinking", "thinking": thought, "signature": "s"}, block] if thought else [block]
-    ended = {"stop_reason": "tool_use" if call else "end_turn", "stop_sequence": None}
-    usage = {"input_tokens": 100, "output_tokens": 10}
+    thinking = {"type": "thinking", "thinking": thought, "signature": "s"}
     return {
         "id": "r1",
         "type": "message",
         "role": "assistant",
         "model": "m",
-        "content": content,
-        **ended,
-        "usage": usage,
+        "content": [thinking, block] if thought else [block],
+        "stop_reason": "tool_use" if call else "end_turn",
+        "stop_sequence": None,
+        "usage": {"input_tokens": 100, "output_tokens": 10},
     }
 
 

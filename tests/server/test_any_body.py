@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.guarding import guarding
-from tests.model_server import Asked, Reply, Wire, answered, serving
-from tests.server.test_clients import message_of, response_of
+from tests.guarding import Guarded, guarding
+from tests.model_server import Asked, ModelServer, Wire, answered
+from tests.server.apis import reply_in
 
 PATHS = (
     "/v1/chat/completions",
@@ -56,6 +57,14 @@ FIELDS = (
     "tool_use_id",
     "type",
 )
+
+
+def reply_well(asked: Asked) -> Wire:
+    """Answer well, in the API that was asked."""
+    return reply_in(asked, "good")
+
+
+UPSTREAM = reply_well
 ROLES = ("user", "assistant", "tool", "system", "x", None)
 TYPES = (
     "function_call",
@@ -101,31 +110,28 @@ def body(rng: random.Random) -> dict[str, Any]:
     return made
 
 
-def reply_to(asked: Asked) -> Wire:
-    """Answer well, in the API that was asked."""
-    if asked["path"].endswith("/responses"):
-        return answered(response_of("good"))
-    if asked["path"].endswith("/messages"):
-        return answered(message_of("good"))
-    return Reply("good").wire({"model": "m"})
+@pytest.fixture(scope="module")
+def guard(upstream: ModelServer) -> Iterator[Guarded]:
+    """Start a guard."""
+    with guarding(upstream.url) as running:
+        yield running
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_no_body_makes_the_guard_fail(seed: int) -> None:
-    """Of 400 bodies each is answered or refused with a 4xx; none is a 5xx, and both happen often."""
-    rng = random.Random(seed)
-    statuses: Counter[int] = Counter()
-    with serving(reply_to) as upstream, guarding(upstream.url) as guard:
+def test_no_body_makes_the_guard_fail(guard: Guarded) -> None:
+    """Of 1,200 bodies each is answered or refused with a 4xx; none is a 5xx, and both happen often."""
+    for seed in range(3):
+        rng = random.Random(seed)
+        statuses: Counter[int] = Counter()
         for _ in range(400):
             path, made = rng.choice(PATHS), body(rng)
             response = guard.post(path, made)
             statuses[response.status_code] += 1
             assert response.status_code < 500, (path, json.dumps(made))
-    assert statuses[200] > 40
-    assert statuses[400] > 40
+        assert statuses[200] > 40
+        assert statuses[400] > 40
 
 
-def test_ids_and_types_of_any_kind_are_read() -> None:
+def test_ids_and_types_of_any_kind_are_read(guard: Guarded, upstream: ModelServer) -> None:
     """A type that is an object and ids that are numbers go on as they came, and the answer is judged."""
     parts = [{"type": {}}, {"type": 5}, {"type": "text", "text": "x"}]
     calls = [{"type": "function_call", "call_id": 7, "name": None, "arguments": 5}]
@@ -136,40 +142,36 @@ def test_ids_and_types_of_any_kind_are_read() -> None:
         "/v1/responses": {"input": [*calls, *results]},
         "/v1/messages": {"messages": [used, {"role": "user", "content": "x"}]},
     }
-    with serving(reply_to) as upstream, guarding(upstream.url) as guard:
-        for path, made in bodies.items():
-            response = guard.post(path, made)
-            assert (response.status_code, response.headers.get("x-refine-passed")) == (200, "true"), path
-            got = json.loads(upstream.requests[-1]["raw"])
-            assert got.pop("store", None) == (False if path == "/v1/responses" else None)
-            assert got == made
+    for path, made in bodies.items():
+        response = guard.post(path, made)
+        assert (response.status_code, response.headers.get("x-refine-passed")) == (200, "true"), path
+        got = json.loads(upstream.requests[-1]["raw"])
+        assert got.pop("store", None) == (False if path == "/v1/responses" else None)
+        assert got == made
 
 
-def test_what_is_nested_deeply_is_refused() -> None:
+def test_what_is_nested_deeply_is_refused(guard: Guarded, upstream: ModelServer) -> None:
     """A reply of 400 levels is the upstream's fault, a request of as many the client's."""
     deep = "[" * 400 + "]" * 400
     whole = f'{{"choices": [{{"message": {{"role": "assistant", "content": "good"}}}}], "vendor": {deep}}}'
-    with serving(lambda _: answered(whole.encode())) as upstream, guarding(upstream.url) as guard:
-        response = guard.chat()
-        assert (response.status_code, response.json()["error"]["code"]) == (502, "upstream_reply")
-        response = guard.client.post(f"{guard.url}/chat/completions", content=f'{{"vendor": {deep}}}')
-        assert (response.status_code, response.json()["error"]["code"]) == (400, "invalid_json")
+    upstream.reply = lambda _: answered(whole.encode())
+    response = guard.chat()
+    assert (response.status_code, response.json()["error"]["code"]) == (502, "upstream_reply")
+    response = guard.client.post(f"{guard.url}/chat/completions", content=f'{{"vendor": {deep}}}')
+    assert (response.status_code, response.json()["error"]["code"]) == (400, "invalid_json")
 
 
-def test_numbers_of_any_length_go_on_as_they_came() -> None:
+def test_numbers_of_any_length_go_on_as_they_came(guard: Guarded, upstream: ModelServer) -> None:
     """Numbers beyond 64 bits, and those a float just holds, reach the upstream and the client unchanged."""
     numbers = [2**63, -(2**63) - 1, 2**64, 10**40, 9_007_199_254_740_993, 0.1 + 0.2, 5e-324, 1e300, -0.0, 12.5]
     fields = {"object": "chat.completion", "choices": [{"message": {"role": "assistant", "content": "good"}}]}
-    with (
-        serving(lambda asked: answered({**fields, "vendor": asked["vendor"]})) as upstream,
-        guarding(upstream.url) as guard,
-    ):
-        for number in numbers:
-            response = guard.chat(vendor=[number, "half \ud800"])
-            assert repr(json.loads(upstream.requests[-1]["raw"])["vendor"][0]) == repr(number)
-            assert repr(response.json()["vendor"]) == repr([number, "half \ud800"])
-        anywhere = [["x" * shift, 2**64 + shift] for shift in range(20)]
-        assert guard.chat(vendor=anywhere).json()["vendor"] == anywhere
-        for broken in ("1e400", "NaN", "-Infinity", "[" * 2_000 + "]" * 2_000 + "}"):
-            response = guard.client.post(f"{guard.url}/chat/completions", content='{"vendor": ' + broken + "}")
-            assert (response.status_code, response.json()["error"]["code"]) == (400, "invalid_json")
+    upstream.reply = lambda asked: answered({**fields, "vendor": asked["vendor"]})
+    for number in numbers:
+        response = guard.chat(vendor=[number, "half \ud800"])
+        assert repr(json.loads(upstream.requests[-1]["raw"])["vendor"][0]) == repr(number)
+        assert repr(response.json()["vendor"]) == repr([number, "half \ud800"])
+    anywhere = [["x" * shift, 2**64 + shift] for shift in range(20)]
+    assert guard.chat(vendor=anywhere).json()["vendor"] == anywhere
+    for broken in ("1e400", "NaN", "-Infinity", "[" * 2_000 + "]" * 2_000 + "}"):
+        response = guard.client.post(f"{guard.url}/chat/completions", content='{"vendor": ' + broken + "}")
+        assert (response.status_code, response.json()["error"]["code"]) == (400, "invalid_json")

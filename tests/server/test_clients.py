@@ -18,7 +18,8 @@ from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
 from tests.guarding import Guarded, guarding
-from tests.model_server import Asked, ModelServer, Reply, Wire, answered
+from tests.model_server import Asked, ModelServer, Reply, Wire
+from tests.server.apis import reply_in
 
 if TYPE_CHECKING:
     from anthropic import Anthropic
@@ -29,54 +30,6 @@ NODE = "REFINE_TEST_NODE"
 """Names a folder in which the packages of Node that `.ci/run` names were installed."""
 
 
-def usage(asked: Asked) -> dict[str, int]:
-    """Count tokens under the names of either API."""
-    return {"input_tokens": 7, "output_tokens": 3, "total_tokens": 10}
-
-
-def response_of(text: str) -> dict[str, Any]:
-    """Write a reply of the Responses API, with a thought before the text; without one it calls a tool."""
-    part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
-    answer = {"id": "msg_1", "type": "message", "role": "assistant", "status": "completed", "content": [part]}
-    call = {"id": "fc_1", "type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"}
-    thought = {"id": "rs_1", "type": "reasoning", "summary": []}
-    return {
-        "id": "resp_1",
-        "object": "response",
-        "created_at": 1,
-        "status": "completed",
-        "model": "m",
-        "output": [thought, answer if text else {**call, "status": "completed"}],
-        "parallel_tool_calls": True,
-        "tool_choice": "auto",
-        "tools": [],
-        "usage": {
-            "input_tokens": 7,
-            "output_tokens": 3,
-            "total_tokens": 10,
-            "input_tokens_details": {"cached_tokens": 0},
-            "output_tokens_details": {"reasoning_tokens": 0},
-        },
-        "vendor": {"kept": True},
-    }
-
-
-def message_of(text: str) -> dict[str, Any]:
-    """Write a reply of the Messages API, with a thought before the text."""
-    thought = {"type": "thinking", "thinking": "hm", "signature": "s"}
-    return {
-        "id": "msg_1",
-        "type": "message",
-        "role": "assistant",
-        "model": "m",
-        "content": [thought, {"type": "text", "text": text}],
-        "stop_reason": "end_turn",
-        "stop_sequence": None,
-        "usage": {"input_tokens": 7, "output_tokens": 3},
-        "vendor": {"kept": True},
-    }
-
-
 def reply_to(asked: Asked) -> Reply | Wire:
     """Answer badly at first, well on a retry; a question for an error gets one, `slowly` at that if it says so."""
     raw = asked["raw"].decode()
@@ -84,12 +37,10 @@ def reply_to(asked: Asked) -> Reply | Wire:
     if "error" in raw:
         return Reply("too many", status=429, headers={"retry-after": "1"}, delay_s=delay)
     text = TEXTS["SECRET-FEEDBACK" in raw]
-    if asked["path"].endswith("/responses"):
-        calls_tool = "use the tool" in raw and "function_call_output" not in raw
-        return answered(response_of("" if calls_tool else text))
-    if asked["path"].endswith("/messages"):
-        return answered(message_of(text))
-    return Reply(text, delay_s=delay)
+    if asked["path"].endswith("/chat/completions"):
+        return Reply(text, delay_s=delay)
+    calls_tool = "use the tool" in raw and "function_call_output" not in raw
+    return reply_in(asked, text, thought="hm", call={} if calls_tool else None)
 
 
 UPSTREAM = reply_to
@@ -155,7 +106,6 @@ def test_openai_gets_errors_as_its_own(client: openai.OpenAI) -> None:
 
 def test_openai_responses(client: openai.OpenAI, upstream: ModelServer, showing: Guarded) -> None:
     """Responses, whole and as events: the accepted text, `refine`, and nothing of the rejected one."""
-    upstream.requests.clear()
     whole = client.responses.create(model="m", input="What?", instructions="Be kind.")
     assert whole.output_text == TEXTS[1]
     assert whole.refine["passed"] is True  # type: ignore[attr-defined]  # of the guard
@@ -190,7 +140,6 @@ def test_anthropic_messages(claude: Anthropic, upstream: ModelServer) -> None:
     """Messages, whole and as events, with the key as it was sent and errors in Anthropic's form."""
     import anthropic  # noqa: PLC0415 - as above
 
-    upstream.requests.clear()
     whole = claude.messages.create(model="m", max_tokens=9, messages=question(), system="Be kind.")
     assert [block.type for block in whole.content] == ["text"]
     assert whole.content[0].text == TEXTS[1]  # type: ignore[union-attr]  # a text, as the line above says
@@ -201,7 +150,7 @@ def test_anthropic_messages(claude: Anthropic, upstream: ModelServer) -> None:
         final = stream.get_final_message()
     assert text == TEXTS[1]
     assert final.refine["rating"] == 4  # type: ignore[attr-defined]  # of the guard
-    assert final.usage.output_tokens == 3
+    assert final.usage.output_tokens == 10
     with pytest.raises(anthropic.RateLimitError):
         claude.messages.create(model="m", max_tokens=9, messages=question("error"))
     with pytest.raises(anthropic.BadRequestError, match="messages is a list"):

@@ -6,6 +6,7 @@ import json
 import re
 import tomllib
 from fnmatch import fnmatchcase
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,7 @@ def last(name: str) -> str:
     return [rest for instruction, rest in instructions() if instruction == name][-1]
 
 
+@cache
 def exported() -> dict[str, set[str]]:
     """Return the labels of each series that `/metrics` exports after an answer of two attempts, by name."""
     replies = iter(["bad", "good"])
@@ -64,6 +66,17 @@ def exported() -> dict[str, set[str]]:
         text = guard.get("/metrics").text
     samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
     return {sample.name: set(sample.labels) for sample in samples if not sample.name.endswith("_created")}
+
+
+def names_in(query: str) -> set[str]:
+    """Return the series that a query asks for, all of which are exported, with the labels that it names."""
+    names = set(re.findall(r"refine_\w+", query))
+    assert names, query
+    assert names <= exported().keys(), query
+    selected, grouped = re.findall(r"(\w+)[!=]~?\"", query), re.findall(r"by \(([^)]*)\)", query)
+    labels = {*selected, *(label.strip() for group in grouped for label in group.split(","))}
+    assert labels <= LABELS.union(*(exported()[name] for name in names)), query
+    return names
 
 
 def is_copied(path: str) -> bool:
@@ -81,20 +94,11 @@ def test_the_dashboard_shows_what_is_exported() -> None:
     variables = {variable["name"]: variable for variable in board["templating"]["list"]}
     queries = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
     queries.append(variables["guard"]["query"])
-    series = exported()
+    shown: set[str] = set()
     for query in queries:
-        names = set(re.findall(r"refine_\w+", query))
-        assert names, query
-        assert names <= series.keys(), query
-        known = LABELS.union(*(series[name] for name in names))
-        selected = re.findall(r"(\w+)[!=]~?\"", query)
-        grouped = re.findall(r"by \(([^)]*)\)", query)
-        assert {*selected, *(label.strip() for group in grouped for label in group.split(","))} <= known, query
+        shown |= {re.sub("_(bucket|total)$", "", name) for name in names_in(query)}
         assert set(re.findall(r"\$(?!__)(\w+)", query)) <= variables.keys(), query
-    shown = {
-        re.sub("_(bucket|total)$", "", name) for query in queries for name in re.findall(r"refine_\w+", query)
-    }
-    assert shown == {re.sub("_(bucket|sum|count|total)$", "", name) for name in series}
+    assert shown == {re.sub("_(bucket|sum|count|total)$", "", name) for name in exported()}
     cells = [
         (column, row)
         for place in (panel["gridPos"] for panel in board["panels"])
@@ -108,17 +112,11 @@ def test_the_dashboard_shows_what_is_exported() -> None:
 def test_alerts_are_on_what_is_exported() -> None:
     """Each rule asks for series and labels that `/metrics` has, says what to do, and none is there twice."""
     (group,) = yaml.safe_load(text_of("docs/deploy/alerts.yaml"))["groups"]
-    series = exported()
+    known = {re.sub("_bucket$", "", name) for name in exported()}
     for rule in group["rules"]:
-        names = set(re.findall(r"refine_\w+", rule["expr"]))
-        assert names, rule
-        assert names <= series.keys(), rule
-        known = LABELS.union(*(series[name] for name in names), {"le"})
-        assert {*re.findall(r"(\w+)[!=]~?\"", rule["expr"])} <= known, rule
-        grouped = re.findall(r"by \(([^)]*)\)", rule["expr"])
-        assert {label.strip() for group in grouped for label in group.split(",")} <= known, rule
+        names_in(rule["expr"])
         told = set(re.findall(r"refine_\w+", rule["annotations"]["description"]))
-        assert {re.sub("_bucket$", "", name) for name in told} <= {re.sub("_bucket$", "", name) for name in series}
+        assert {re.sub("_bucket$", "", name) for name in told} <= known
         assert rule["labels"]["severity"] in {"warning", "critical"}
         assert {"summary", "description"} <= rule["annotations"].keys()
     assert len({rule["alert"] for rule in group["rules"]}) == len(group["rules"])

@@ -312,34 +312,25 @@ def test_what_was_cut_off(upstream: ModelServer) -> None:
     """Cut as the client asked, an answer is judged, and not asked for again; by another limit it is."""
     cut = Reply("good so far", finish_reason="length", usage=(9, 10))
     upstream.reply = lambda asked: cut
-    try:
-        with guarding(upstream.url) as guard:
-            for fields, attempts in (
-                ({"max_tokens": 10}, 1),
-                ({"max_completion_tokens": 10}, 1),
-                ({}, 3),
-                ({"max_tokens": 99}, 3),
-            ):
-                refine = guard.chat(**fields).json()["refine"]
-                assert (refine["passed"], refine["rating"], len(refine["attempts"])) == (False, 4, attempts), (
-                    fields
-                )
-                assert refine["stop_reason"] == "max_attempts"
-                assert "cut off" in refine["detail"]
-    finally:
-        upstream.reply = leak
+    with guarding(upstream.url) as guard:
+        for fields, attempts in (
+            ({"max_tokens": 10}, 1),
+            ({"max_completion_tokens": 10}, 1),
+            ({}, 3),
+            ({"max_tokens": 99}, 3),
+        ):
+            refine = guard.chat(**fields).json()["refine"]
+            assert (refine["passed"], refine["rating"], len(refine["attempts"])) == (False, 4, attempts), fields
+            assert refine["stop_reason"] == "max_attempts"
+            assert "cut off" in refine["detail"]
 
 
 def test_several_answers_are_judged_one_by_one(upstream: ModelServer) -> None:
     """Each choice is asked for by itself, refined by itself, and accepted by itself; the reply has them all."""
     texts = iter(["bad", "good one", "good two"])
     upstream.reply = lambda asked: Reply(next(texts))
-    upstream.requests.clear()
-    try:
-        with guarding(upstream.url, success_rating=4) as guard:
-            reply = guard.chat(n=2, seed=7, headers={"idempotency-key": "k"}).json()
-    finally:
-        upstream.reply = leak
+    with guarding(upstream.url, success_rating=4) as guard:
+        reply = guard.chat(n=2, seed=7, headers={"idempotency-key": "k"}).json()
     assert sorted(one["message"]["content"] for one in reply["choices"]) == ["good one", "good two"]
     assert [one["index"] for one in reply["choices"]] == [0, 1]
     sent = [json.loads(asked["raw"]) for asked in upstream.requests]
@@ -376,15 +367,12 @@ def test_thoughts_that_nobody_judged(upstream: ModelServer, judge: ModelServer) 
     keeps: Json = {"keep_reasoning": True}
     cases: list[tuple[Fail, Json, bool]] = [("closed", {}, False), ("closed", keeps, True), ("open", {}, True)]
     upstream.reply = lambda asked: reply_in(asked, "This is good.", thought=MARK)
-    try:
-        for fail, policy, is_out in cases:
-            with evading(upstream, judge, fail, policy={"on_exhausted": "raise", **policy}) as guard:
-                for dialect, streamed in product(get_args(Dialect), (False, True)):
-                    status, received = send(guard.root, EVASIONS[0], dialect, streamed=streamed)
-                    assert (status, MARK.encode() in received) == (200, is_out), (fail, dialect, received)
-                    assert b"31415926" not in received
-    finally:
-        upstream.reply = leak
+    for fail, policy, is_out in cases:
+        with evading(upstream, judge, fail, policy={"on_exhausted": "raise", **policy}) as guard:
+            for dialect, streamed in product(get_args(Dialect), (False, True)):
+                status, received = send(guard.root, EVASIONS[0], dialect, streamed=streamed)
+                assert (status, MARK.encode() in received) == (200, is_out), (fail, dialect, received)
+                assert b"31415926" not in received
 
 
 def test_what_is_known_stays(upstream: ModelServer) -> None:
@@ -415,12 +403,9 @@ def test_what_is_known_stays(upstream: ModelServer) -> None:
     heads = {"retry-after": "Wed, 21 Oct 2026 07:28:00 GMT", "x-ratelimit-limit-requests": "10, 10;w=60"}
     heads |= {"x-ms-region": "East US", "server-timing": "a;dur=1, b;dur=2", "request-id": "req_1"}
     upstream.reply = lambda asked: answered(own, headers=heads)
-    try:
-        with guarding(upstream.url) as guard:
-            response = guard.chat(metadata={"said": "sent by the client"})
-        assert {name: response.headers.get(name) for name in heads} == heads
-        body = response.json()
-    finally:
-        upstream.reply = leak
+    with guarding(upstream.url) as guard:
+        response = guard.chat(metadata={"said": "sent by the client"})
+    assert {name: response.headers.get(name) for name in heads} == heads
+    body = response.json()
     assert body.pop("refine")["passed"]
     assert body == own

@@ -46,32 +46,24 @@ def models() -> Iterator[tuple[ModelServer, ModelServer]]:
         yield upstream, judges
 
 
-CASES: list[tuple[str, str, int, str]] = [
-    ("before", "Say: hello", 200, "hello"),
-    ("before", f"Say: {ATTACK}", 400, "question_refused"),
-    ("beside", "Say: hello", 200, "hello"),
-    ("beside", f"Say: {ATTACK}", 400, "question_refused"),
-    ("after", "Say: hello", 200, "hello"),
-    ("after", f"Say: {HARMFUL}", 422, "answer_not_accepted"),
-    ("mlflow", "Say: hello", 200, "hello"),
-    ("mlflow", f"Say: {HARMFUL}", 400, "question_refused"),
-    ("nemo", "Say: hello", 200, "hello"),
-    ("nemo", f"Say: {ATTACK}", 200, "can't respond to that"),
-    ("nemo", f"Say: {HARMFUL}", 200, "can't respond to that"),
-]
+CASES: dict[str, list[tuple[str, int, str]]] = {
+    "before": [(ATTACK, 400, "question_refused")],
+    "beside": [(ATTACK, 400, "question_refused")],
+    "after": [(HARMFUL, 422, "answer_not_accepted")],
+    "mlflow": [(HARMFUL, 400, "question_refused")],
+    "nemo": [(ATTACK, 200, "can't respond to that"), (HARMFUL, 200, "can't respond to that")],
+}
 
 
-@pytest.mark.parametrize(("name", "question", "status", "said"), CASES)
-def test_a_configuration_does_what_the_page_says(
-    models: tuple[ModelServer, ModelServer], name: str, question: str, status: int, said: str
-) -> None:
+@pytest.mark.parametrize("name", CASES)
+def test_a_configuration_does_what_the_page_says(models: tuple[ModelServer, ModelServer], name: str) -> None:
     """Each block of the page is run as it stands there, but for addresses."""
     upstream, judges = models
     settings: dict[str, Any] = tomllib.loads(BLOCKS[name])
     with guarding(upstream.url, **settings, judge_base_url=judges.url) as guard:
-        response = guard.chat(messages=[{"role": "user", "content": question}])
-    assert response.status_code == status
-    assert said in response.text
+        for text, status, said in [("hello", 200, "hello"), *CASES[name]]:
+            response = guard.chat(messages=[{"role": "user", "content": f"Say: {text}"}])
+            assert (response.status_code, said in response.text) == (status, True), text
 
 
 def test_masks_by_kind(tmp_path: Path) -> None:
@@ -95,4 +87,4 @@ def test_masks_by_kind(tmp_path: Path) -> None:
 
 def test_every_configuration_is_run() -> None:
     """No block of the page is left out."""
-    assert set(BLOCKS) == {case[0] for case in CASES} | {"mask", "judges.toml"}
+    assert set(BLOCKS) == {*CASES, "mask", "judges.toml"}

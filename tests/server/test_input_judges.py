@@ -16,7 +16,7 @@ from refine.server import RunningGuard
 from tests.guarding import guarding, wait_until
 from tests.model_server import Asked, ModelServer, Reply, Wire, serving
 from tests.server.apis import DIALECTS, body_in, reply_in, text_in
-from tests.server.evasions import PATHS, Dialect
+from tests.server.evasions import PATHS
 
 Mode = Literal["beside", "before"]
 MODES: tuple[Mode, ...] = ("beside", "before")
@@ -84,37 +84,36 @@ def test_an_attack_gets_no_answer(upstream: ModelServer, judge: ModelServer, mod
         assert (row["input_tokens_in"], row["input_tokens_out"]) == (50, 5)
 
 
-@pytest.mark.parametrize(("mode", "dialect"), list(product(MODES, DIALECTS)))
-def test_a_question_is_answered(upstream: ModelServer, judge: ModelServer, mode: Mode, dialect: Dialect) -> None:
+@pytest.mark.parametrize("mode", MODES)
+def test_a_question_is_answered(upstream: ModelServer, judge: ModelServer, mode: Mode) -> None:
     """Other questions are answered after one call of each, both in the figures; an attack gets the fallback."""
     with asking(upstream, judge, mode, policy=FALLBACK) as guard:
-        reply = guard.post(PATHS[dialect], body_in(dialect)).json()
-        refused = guard.post(PATHS[dialect], body_in(dialect, ATTACK))
-    assert text_in(dialect, reply) == "good"
-    assert reply["refine"]["question"] == {"judge": "prompt_injection", "passed": True, "unscored": None}
-    assert (reply["refine"]["usage"]["calls"], reply["refine"]["usage"]["input_tokens"]) == (2, 150)
-    assert refused.status_code == 200
-    assert text_in(dialect, refused.json()) == FALLBACK["fallback"]
-    assert refused.json()["refine"]["stop_reason"] == "question_refused"
+        for dialect in DIALECTS:
+            reply = guard.post(PATHS[dialect], body_in(dialect)).json()
+            refused = guard.post(PATHS[dialect], body_in(dialect, ATTACK))
+            assert text_in(dialect, reply) == "good"
+            assert reply["refine"]["question"] == {"judge": "prompt_injection", "passed": True, "unscored": None}
+            assert (reply["refine"]["usage"]["calls"], reply["refine"]["usage"]["input_tokens"]) == (2, 150)
+            assert refused.status_code == 200
+            assert text_in(dialect, refused.json()) == FALLBACK["fallback"]
+            assert refused.json()["refine"]["stop_reason"] == "question_refused"
 
 
-@pytest.mark.parametrize(
-    ("mode", "fail", "status"), [*product(MODES, ["open"], [200]), *product(MODES, ["closed"], [503])]
-)
-def test_a_judge_that_fails_is_as_the_guard_fails(
-    upstream: ModelServer, mode: Mode, fail: str, status: int
-) -> None:
+def test_a_judge_that_fails_is_as_the_guard_fails(upstream: ModelServer) -> None:
     """Open: the question is answered, and says that it was not judged; closed: it is a 503."""
+    pairs, at_once = list(product(MODES, ("open", "closed"))), {"policy": {"max_retries": 0}}
+    guards = {f"{mode}-{fail}": {"input_mode": mode, "fail": fail, **at_once} for mode, fail in pairs}
     with (
         serving(lambda _: Reply("down", status=500)) as broken,
-        asking(upstream, broken, mode, fail=fail) as guard,
+        asking(upstream, broken, "before", guards=guards) as guard,
     ):
-        response = guard.chat()
-    assert response.status_code == status
-    if fail == "open":
-        assert response.json()["refine"]["question"]["unscored"] == "judge_failed"
-    else:
-        assert response.json()["error"]["code"] == "judge_failed"
+        for name in guards:
+            response = guard.chat(headers={"x-refine-guard": name})
+            if name.endswith("open"):
+                assert response.status_code == 200
+                assert response.json()["refine"]["question"]["unscored"] == "judge_failed"
+            else:
+                assert (response.status_code, response.json()["error"]["code"]) == (503, "judge_failed")
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -149,13 +148,10 @@ HIDDEN_QUESTIONS: dict[str, list[dict[str, Any]]] = {
 """Places where a judge of the question did not look."""
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
-def test_an_attack_is_found_wherever_the_model_reads_it(
-    upstream: ModelServer, judge: ModelServer, dialect: Dialect
-) -> None:
+def test_an_attack_is_found_wherever_the_model_reads_it(upstream: ModelServer, judge: ModelServer) -> None:
     """Behind an empty message, in a document, in what tools returned: the judge is shown what the model is."""
     with asking(upstream, judge, "before") as guard:
-        for where, turns in HIDDEN_QUESTIONS.items():
+        for dialect, (where, turns) in product(DIALECTS, HIDDEN_QUESTIONS.items()):
             if "provider" in where and dialect != "responses":
                 continue
             field = "input" if dialect == "responses" else "messages"

@@ -6,14 +6,12 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from refine.record import DatabaseRecord, OutcomeFilter
 from refine.server.access import digest_of
 from tests.guarding import guarding, wait_until
 from tests.model_server import Asked, ModelServer, Wire
 from tests.server.apis import DIALECTS, body_in, reply_in, text_in
-from tests.server.evasions import PATHS, Dialect
+from tests.server.evasions import PATHS
 
 PIN = "K4711"
 MASKED = "Your pin is [REMOVED], keep it."
@@ -30,46 +28,36 @@ def say(asked: Asked) -> Wire:
 UPSTREAM = say
 
 
-@pytest.mark.parametrize(("dialect", "streamed"), list(product(DIALECTS, [False, True])))
-def test_a_mended_answer_goes_out_and_says_so(upstream: ModelServer, dialect: Dialect, *, streamed: bool) -> None:
+def test_a_mended_answer_goes_out_and_says_so(upstream: ModelServer) -> None:
     """The upstream is asked once, the text goes out masked, and nothing else of the reply repeats the secret."""
-    upstream.requests = []
     with guarding(upstream.url, **MENDS, policy={"keep_reasoning": True}) as guard:
-        response = guard.post(PATHS[dialect], body_in(dialect, stream=streamed))
-    assert response.status_code == 200
-    assert len(upstream.requests) == 1
-    assert PIN not in response.text
-    assert MASKED in response.text
-    if not streamed:
-        body = response.json()
-        assert text_in(dialect, body) == MASKED
-        assert body["usage"]
-        refine = body["refine"]
-        assert (refine["passed"], refine["stop_reason"]) == (True, "accepted")
-        assert [(one["kind"], one.get("masked")) for one in refine["attempts"]] == [
-            ("text", None),
-            ("mended", ["removed"]),
-        ]
+        for dialect, streamed in product(DIALECTS, [False, True]):
+            upstream.requests = []
+            response = guard.post(PATHS[dialect], body_in(dialect, stream=streamed))
+            assert response.status_code == 200
+            assert len(upstream.requests) == 1
+            assert PIN not in response.text
+            assert MASKED in response.text
+            if not streamed:
+                body = response.json()
+                assert text_in(dialect, body) == MASKED
+                assert body["usage"]
+                refine = body["refine"]
+                assert (refine["passed"], refine["stop_reason"]) == (True, "accepted")
+                kinds = [(one["kind"], one.get("masked")) for one in refine["attempts"]]
+                assert kinds == [("text", None), ("mended", ["removed"])]
 
 
-CASES: list[tuple[str, dict[str, Any], int, str]] = [
-    ("a mask that is refused is asked for again", {"on_refusal": "mend"}, 200, "There is no pin."),
-    ("or blocked", {"on_refusal": "mend_or_block"}, 422, "answer_not_accepted"),
-    ("or blocked where no attempt is left", {"on_refusal": "mend", "max_attempts": 1}, 422, "answer_not_accepted"),
-    ("a refusal that blocks asks for no other answer", {"on_refusal": "block"}, 422, "answer_not_accepted"),
-    (
-        "the fallback text stands in its place",
-        {"on_refusal": "block", "policy": {"on_exhausted": "fallback", "fallback": "Call us."}},
-        200,
-        "Call us.",
-    ),
-    (
-        "by judge: one that is not named retries",
-        {"on_refusal": {"no_masks": "block"}},
-        200,
-        "There is no pin.",
-    ),
-]
+FALLBACK = {"on_exhausted": "fallback", "fallback": "Call us."}
+CASES: dict[str, tuple[dict[str, Any], int, str]] = {
+    "again": ({"on_refusal": "mend"}, 200, "There is no pin."),
+    "blocked": ({"on_refusal": "mend_or_block"}, 422, "answer_not_accepted"),
+    "blocked-without-attempts": ({"on_refusal": "mend", "max_attempts": 1}, 422, "answer_not_accepted"),
+    "blocked-at-once": ({"on_refusal": "block"}, 422, "answer_not_accepted"),
+    "fallback": ({"on_refusal": "block", "policy": FALLBACK}, 200, "Call us."),
+    "not-named": ({"on_refusal": {"no_masks": "block"}}, 200, "There is no pin."),
+}
+"""By guard: its settings, and what comes of an answer whose mask is refused, too."""
 
 
 def no_masks(answer: str) -> tuple[bool, str]:
@@ -77,30 +65,25 @@ def no_masks(answer: str) -> tuple[bool, str]:
     return "REMOVED" not in answer, "No masks."
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
-@pytest.mark.parametrize(("settings", "status", "said"), [one[1:] for one in CASES], ids=[one[0] for one in CASES])
-def test_what_is_refused_never_goes_out(
-    upstream: ModelServer, settings: dict[str, Any], status: int, said: str, dialect: Dialect
-) -> None:
+def test_what_is_refused_never_goes_out(upstream: ModelServer) -> None:
     """Neither the secret nor a masked answer that a judge refuses goes out, whatever follows the refusal."""
     judges = [MENDS["judge"], "tests.server.test_mending:no_masks"]
-    with guarding(upstream.url, judge=judges, **settings) as guard:
-        response = guard.post(PATHS[dialect], body_in(dialect))
-    assert response.status_code == status
-    assert said in response.text
-    assert PIN not in response.text
-    assert "REMOVED" not in response.text
+    guards = {name: settings for name, (settings, _, _) in CASES.items()}
+    with guarding(upstream.url, judge=judges, guards=guards) as guard:
+        for (name, (_, status, said)), dialect in product(CASES.items(), DIALECTS):
+            response = guard.post(PATHS[dialect], body_in(dialect), headers={"x-refine-guard": name})
+            assert (response.status_code, response.headers.get("x-refine-guard", name)) == (status, name)
+            assert said in response.text, (name, dialect)
+            assert PIN not in response.text
+            assert "REMOVED" not in response.text
 
 
 def test_arguments_of_a_call_are_left_alone(upstream: ModelServer) -> None:
     """A call that the request forces is judged by its arguments, and never masked: it is asked for again."""
     upstream.reply = lambda asked: reply_in(asked, "", call={"pin": PIN})
     forced: dict[str, Any] = {"tool_choice": {"type": "function", "function": {"name": "look"}}}
-    try:
-        with guarding(upstream.url, **MENDS, max_attempts=2) as guard:
-            response = guard.post(PATHS["chat"], body_in("chat", **forced))
-    finally:
-        upstream.reply = say
+    with guarding(upstream.url, **MENDS, max_attempts=2) as guard:
+        response = guard.post(PATHS["chat"], body_in("chat", **forced))
     assert response.status_code == 422
     assert PIN not in response.text
 

@@ -75,7 +75,6 @@ def test_other_paths_pass_through_and_say_so(guard: Guarded, upstream: ModelServ
 
 def test_nothing_in_a_request_chooses_the_host(guard: Guarded, upstream: ModelServer) -> None:
     """Paths that climb, doubled slashes and addresses in fields and headers reach nothing but the upstream."""
-    upstream.requests.clear()
     for path in [*BAIT, *JUDGED_OTHERWISE]:
         host, port = guard.root.removeprefix("http://").split(":")
         with closing(http.client.HTTPConnection(host, int(port), timeout=10)) as connection:
@@ -98,7 +97,6 @@ def test_without_keys_pages_of_other_sites_are_refused(guard: Guarded, upstream:
         {"sec-fetch-site": "cross-site"},
         {"sec-fetch-site": "same-site", "origin": own},
     ]
-    upstream.requests.clear()
     for headers in foreign:
         assert guard.chat(headers=headers).status_code == 403
         assert guard.post("/v1/embeddings", {}, headers=headers).status_code == 403
@@ -124,16 +122,13 @@ def test_a_redirect_is_neither_followed_nor_handed_back(guard: Guarded, upstream
     """A client that follows a redirect is judged no more: the error names the address to configure."""
     place = "http://user:secret@127.0.0.1:9/v2/chat/completions?key=secret"
     upstream.reply = lambda _: answered({}, status=307, headers={"location": place})
-    try:
-        for response in (guard.chat(), guard.chat(stream=True), guard.get("/v1/models")):
-            assert (response.status_code, response.json()["error"]["code"]) == (502, "upstream_redirect")
-            assert "upstream = 'http://127.0.0.1:9/v2'" in response.text
-            assert "location" not in response.headers
-            assert "secret" not in response.text
-        upstream.reply = lambda _: answered(b"", status=304)
-        assert guard.get("/v1/models").status_code == 304
-    finally:
-        upstream.reply = echo
+    for response in (guard.chat(), guard.chat(stream=True), guard.get("/v1/models")):
+        assert (response.status_code, response.json()["error"]["code"]) == (502, "upstream_redirect")
+        assert "upstream = 'http://127.0.0.1:9/v2'" in response.text
+        assert "location" not in response.headers
+        assert "secret" not in response.text
+    upstream.reply = lambda _: answered(b"", status=304)
+    assert guard.get("/v1/models").status_code == 304
 
 
 def test_pass_through_has_a_list_and_can_be_off(upstream: ModelServer) -> None:
@@ -160,7 +155,6 @@ def test_pass_through_has_a_list_and_can_be_off(upstream: ModelServer) -> None:
 
 def test_judging_a_given_exchange(guard: Guarded, upstream: ModelServer) -> None:
     """The body is a row of a dataset in any dialect; the verdict has no texts, and nothing is generated."""
-    upstream.requests.clear()
     rows: list[dict[str, Any]] = [
         {"question": "?", "answer": "good"},
         {"user_input": "?", "response": "good", "retrieved_contexts": ["a"]},
@@ -209,29 +203,29 @@ def test_judging_alone_ends_by_the_deadline() -> None:
     assert (verdict["unscored"], verdict["accepted"], verdict["rating"]) == ("deadline", False, None)
 
 
-@pytest.mark.parametrize(
-    ("policy", "status", "content"),
-    [
-        ({"on_exhausted": "raise"}, 422, None),
-        ({"on_exhausted": "fallback", "fallback": "Sorry."}, 200, "Sorry."),
-        ({"on_exhausted": "best"}, 200, "bad"),
-        ({"shadow": True}, 200, "bad"),
-        ({"deadline_s": 0.1}, 504, None),
-    ],
-)
-def test_endings_of_the_policy(policy: dict[str, Any], status: int, content: str | None) -> None:
+ENDINGS: dict[str, tuple[dict[str, Any], int, str]] = {
+    "raise": ({"on_exhausted": "raise"}, 422, ""),
+    "fallback": ({"on_exhausted": "fallback", "fallback": "Sorry."}, 200, "Sorry."),
+    "best": ({"on_exhausted": "best"}, 200, "bad"),
+    "shadow": ({"shadow": True}, 200, "bad"),
+    "deadline": ({"deadline_s": 0.1}, 504, ""),
+}
+
+
+def test_endings_of_the_policy() -> None:
     """Not accepted is a 422, a fallback text a reply of its own, a deadline without an answer a 504."""
-    delay = 0.5 if "deadline_s" in policy else 0.0
+    guards = {name: {"policy": policy} for name, (policy, _, _) in ENDINGS.items()}
     with (
-        serving(lambda _: Reply("bad", delay_s=delay)) as upstream,
-        guarding(upstream.url, policy=policy, max_attempts=2) as guard,
+        serving(lambda asked: Reply("bad", delay_s=0.5 if asked["model"] == "deadline" else 0.0)) as upstream,
+        guarding(upstream.url, guards=guards, max_attempts=2) as guard,
     ):
-        response = guard.chat()
-        assert response.status_code == status
-        if content is not None:
-            assert response.json()["choices"][0]["message"]["content"] == content
-            streamed = guard.chat(stream=True)
-            assert content in streamed.text
+        for name, (_, status, content) in ENDINGS.items():
+            asked: dict[str, Any] = {"model": name, "headers": {"x-refine-guard": name}}
+            response = guard.chat(**asked)
+            assert response.status_code == status, name
+            if content:
+                assert response.json()["choices"][0]["message"]["content"] == content
+                assert content in guard.chat(**asked, stream=True).text
 
 
 def test_operators_read_health_and_metrics(guard: Guarded) -> None:

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count, product
 from pathlib import Path
 from typing import Any
 
@@ -140,28 +141,28 @@ def test_node_reads_pieces(second: str, tmp_path: Path) -> None:
     assert (results[0]["ids"], results[0]["passed"]) == (1, is_good)
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
-def test_a_whole_answer_is_the_same(dialect: Any) -> None:
+def test_a_whole_answer_is_the_same() -> None:
     """Without a stream the client gets the text that a stream would have held; nothing refused is in either."""
-    with _guarding(FIRST, SECOND, FIRST, SECOND) as (guard, _):
-        whole = guard.post(PATHS[dialect], body_in(dialect))
-        streamed = guard.post(PATHS[dialect], body_in(dialect, stream=True))
-    assert whole.status_code == 200
-    assert json.dumps(WHOLE)[1:-1] in whole.text
-    for text in (whole.text, streamed.text):
-        assert "BAD" not in text
-        assert "SECRET" not in text
+    with _guarding(*[FIRST, SECOND] * 6) as (guard, _):
+        for dialect in DIALECTS:
+            whole = guard.post(PATHS[dialect], body_in(dialect))
+            streamed = guard.post(PATHS[dialect], body_in(dialect, stream=True))
+            assert whole.status_code == 200
+            assert json.dumps(WHOLE)[1:-1] in whole.text
+            for text in (whole.text, streamed.text):
+                assert "BAD" not in text
+                assert "SECRET" not in text
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
-def test_exhausted(dialect: Any) -> None:
+def test_exhausted() -> None:
     """What was released stays, and its end says that it was filtered, in the words of the protocol."""
     ending = {"chat": '"content_filter"', "responses": '"content_filter"', "messages": '"refusal"'}
-    with _guarding(FIRST, "Two is BAD again.", policy={"max_attempts": 2}) as (guard, _):
-        text = guard.post(PATHS[dialect], body_in(dialect, stream=True)).text
-    assert ending[dialect] in text
-    assert '"passed":false' in text
-    assert "BAD" not in text
+    with _guarding(*[FIRST, "Two is BAD again."] * 3, policy={"max_attempts": 2}) as (guard, _):
+        for dialect in DIALECTS:
+            text = guard.post(PATHS[dialect], body_in(dialect, stream=True)).text
+            assert ending[dialect] in text
+            assert '"passed":false' in text
+            assert "BAD" not in text
 
 
 def wants_three(answer: str) -> Verdict:
@@ -169,26 +170,26 @@ def wants_three(answer: str) -> Verdict:
     return Verdict.checked("hree" in answer, feedback="SECRET-FEEDBACK")
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
-def test_a_client_that_asks_gets_a_replacement(dialect: Any) -> None:
+def test_a_client_that_asks_gets_a_replacement() -> None:
     """The end of the stream has the answer that takes the place; a client that did not ask has it flagged."""
     late, whole = "One is good. Two, too.", "Three it is."
     settings: Any = {"judge": "tests.server.test_pieces:wants_three", "policy": {"on_late_refusal": "replace"}}
-    with _guarding(late, whole, late, late, "Three is BAD.", whole, **settings) as (guard, _):
-        asked = body_in(dialect, stream=True) | {"refine": {"on_late_refusal": "replace"}}
-        replaced = guard.post(PATHS[dialect], asked).text
-        plain = guard.post(PATHS[dialect], body_in(dialect, stream=True)).text
-        not_streamed = guard.post(PATHS[dialect], body_in(dialect))
-    assert replaced.count(f'"replacement":"{whole}"') == 1
-    assert replaced.count(whole) == 1
-    assert '"passed":true' in replaced
-    assert "replacement" not in plain
-    assert ('"stop_reason":"late_refusal"' in plain, '"passed":true' in plain) == (True, False)
-    assert whole in not_streamed.text
-    assert "One is good" not in not_streamed.text
-    for text in (replaced, plain, not_streamed.text):
-        assert "BAD" not in text
-        assert "SECRET" not in text
+    with _guarding(*[late, whole, late, late, "Three is BAD.", whole] * 3, **settings) as (guard, _):
+        for dialect in DIALECTS:
+            asked = body_in(dialect, stream=True) | {"refine": {"on_late_refusal": "replace"}}
+            replaced = guard.post(PATHS[dialect], asked).text
+            plain = guard.post(PATHS[dialect], body_in(dialect, stream=True)).text
+            not_streamed = guard.post(PATHS[dialect], body_in(dialect)).text
+            assert replaced.count(f'"replacement":"{whole}"') == 1
+            assert replaced.count(whole) == 1
+            assert '"passed":true' in replaced
+            assert "replacement" not in plain
+            assert ('"stop_reason":"late_refusal"' in plain, '"passed":true' in plain) == (True, False)
+            assert whole in not_streamed
+            assert "One is good" not in not_streamed
+            for text in (replaced, plain, not_streamed):
+                assert "BAD" not in text
+                assert "SECRET" not in text
 
 
 def test_a_request_asks_for_what_the_policy_has() -> None:
@@ -227,13 +228,13 @@ _BESIDE: dict[str, Wire] = {
 
 def test_nothing_beside_a_refused_piece_goes_out() -> None:
     """Whatever an upstream says of it in other fields stays here, streamed and whole."""
-    for name, wire in _BESIDE.items():
-        with _guarding(reply=lambda _, wire=wire: wire, policy={"max_attempts": 2}) as (guard, _):
-            replies = [guard.chat(stream=True).text, guard.chat().text]
-        for reply in replies:
-            assert "One is good." in reply, name
-            assert "BAD" not in reply, name
-            assert "content_filter" in reply, name
+    with _guarding("", policy={"max_attempts": 2}) as (guard, upstream):
+        for name, wire in _BESIDE.items():
+            upstream.reply = lambda _, wire=wire: wire  # type: ignore[misc]
+            for reply in (guard.chat(stream=True).text, guard.chat().text):
+                assert "One is good." in reply, name
+                assert "BAD" not in reply, name
+                assert "content_filter" in reply, name
 
 
 _SENT = _chunks_of({"content": "One is good."}, {"content": " Two is better."}).sent.partition(b"\r\n\r\n")[2]
@@ -250,14 +251,15 @@ def test_a_stream_is_read_however_it_is_spelt() -> None:
     """Any end of a line, a mark of the encoding, and events of several lines; what breaks at once is an error."""
     calls = _SENT.replace(b'"content":', b'"tool_calls": "none", "content":')
     broken = {"broken": _SENT[: _SENT.index(b"data", 9)], "broken: calls that are a text": calls}
-    for name, sent in {**_SPELT, **broken}.items():
-        wire = answered(sent, kind="text/event-stream")
-        with _guarding(reply=lambda _, wire=wire: wire) as (guard, _):
+    with _guarding("") as (guard, upstream):
+        for name, sent in {**_SPELT, **broken}.items():
+            wire = answered(sent, kind="text/event-stream")
+            upstream.reply = lambda _, wire=wire: wire  # type: ignore[misc]
             reply = guard.chat()
-        if name in broken:
-            assert (reply.status_code, reply.json()["error"]["code"]) == (502, "upstream_broken")
-        else:
-            assert reply.json()["choices"][0]["message"]["content"] == "One is good. Two is better.", name
+            if name in broken:
+                assert (reply.status_code, reply.json()["error"]["code"]) == (502, "upstream_broken")
+            else:
+                assert reply.json()["choices"][0]["message"]["content"] == "One is good. Two is better.", name
 
 
 _TEXT = "One is good. Two is BAD. Three is BAD, too."
@@ -340,29 +342,30 @@ def _in_every_field_of_messages() -> tuple[list[Any], dict[str, Any]]:
 _EVERY_FIELD: dict[Any, Any] = {"responses": _in_every_field_of_responses, "messages": _in_every_field_of_messages}
 
 
-@pytest.mark.parametrize("dialect", _EVERY_FIELD)
-@pytest.mark.parametrize("second", ["Two is better.", None])
-def test_no_field_beside_a_refused_piece_goes_out(dialect: Any, second: str | None) -> None:
-    """Annotations, single tokens, summaries, figures and the events that hold the whole text: none of it."""
-    events, whole = _EVERY_FIELD[dialect]()
+def _at_first(events: list[Any], whole: Any, second: str) -> Any:
+    """Say an answer, as a stream where it is asked for, and on a retry another, if there is one."""
     sent = "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events)
-    calls = 0
+    streamed, at_once, numbers = answered(sent.encode(), kind="text/event-stream"), answered(whole), count()
 
-    def reply(asked: Asked) -> Reply | Wire:
-        nonlocal calls
-        calls += 1
-        if second is not None and calls % 2 == 0:
+    def reply(asked: Asked) -> Wire:
+        if next(numbers) % 2 and second:
             return _events(asked, second)
-        if asked.get("stream"):
-            return answered(sent.encode(), kind="text/event-stream")
-        return answered(json.dumps(whole).encode())
+        return streamed if asked.get("stream") else at_once
 
-    with _guarding(reply=reply, policy={"max_attempts": 2}) as (guard, _):
-        replies = [guard.post(PATHS[dialect], body_in(dialect, stream=stream)) for stream in (True, False)]
-    for one in replies:
-        assert "One is good." in one.text
-        assert (second or "content_filter", "BAD" in one.text) == (second or "content_filter", False), one.text
-        assert (second in one.text) if second else '"passed":false' in one.text.replace(": ", ":")
+    return reply
+
+
+def test_no_field_beside_a_refused_piece_goes_out() -> None:
+    """Annotations, single tokens, summaries, figures and the events that hold the whole text: none of it."""
+    with _guarding("", policy={"max_attempts": 2}) as (guard, upstream):
+        for dialect, second in product(_EVERY_FIELD, ["Two is better.", ""]):
+            events, whole = _EVERY_FIELD[dialect]()
+            upstream.reply = _at_first(events, whole, second)
+            for stream in (True, False):
+                text = guard.post(PATHS[dialect], body_in(dialect, stream=stream)).text
+                assert "One is good." in text
+                assert (second or "content_filter", "BAD" in text) == (second or "content_filter", False), text
+                assert (second in text) if second else '"passed":false' in text.replace(": ", ":")
 
 
 def test_structured_answers_are_held_back() -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import socket
 from collections.abc import Iterator
-from contextlib import closing
 from typing import Any
 
 import openai
@@ -111,9 +109,8 @@ def test_large_bodies_pass_part_by_part(guard: Guarded) -> None:
 
 def test_a_client_that_leaves_amid_a_body(guard: Guarded, providers: tuple[ModelServer, ModelServer]) -> None:
     """What was begun ends with the client, holds no place, and counts for no failure of the upstream."""
-    host, _, port = guard.root.removeprefix("http://").partition(":")
     head = b"POST /v1/audio/x HTTP/1.1\r\nhost: x\r\ncontent-type: audio/wav\r\ncontent-length: 900000\r\n\r\n"
-    with closing(socket.create_connection((host, int(port)))) as connection:
+    with guard.connect() as connection:
         connection.sendall(head + b"x" * 400_000)
         wait_until(lambda: guard.service.admission.in_flight == 1)
     wait_until(lambda: guard.service.admission.in_flight == 0)
@@ -123,9 +120,8 @@ def test_a_client_that_leaves_amid_a_body(guard: Guarded, providers: tuple[Model
 def test_bytes_and_messages_have_limits(providers: tuple[ModelServer, ModelServer]) -> None:
     """All bodies together hold no more than they may, and a conversation has no more messages than that."""
     with guarding(providers[0].url, max_bytes_in_flight=10_000, max_messages=5) as guard:
-        host, _, port = guard.root.removeprefix("http://").partition(":")
         head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 9999\r\n\r\n"
-        with closing(socket.create_connection((host, int(port)))) as connection:
+        with guard.connect() as connection:
             connection.sendall(head + b"x" * 9_900)
             wait_until(lambda: guard.service.bytes_held.left == 100)
             response = guard.chat(vendor="x" * 200)

@@ -16,7 +16,7 @@ from refine.middleware import SelfRefineMiddleware
 from tests.guarding import guarding, rates
 from tests.model_server import Asked, Wire, serving
 from tests.server.apis import DIALECTS, body_in, reply_in, tools_in
-from tests.server.evasions import PATHS, Dialect
+from tests.server.evasions import PATHS
 
 SCHEMA = {
     "type": "object",
@@ -48,26 +48,26 @@ def test_what_is_wrong_is_said(
     assert not misfit_of([{"name": "look", "args": fitting}], {"look": SCHEMA})
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
-def test_a_call_is_made_again(dialect: Dialect) -> None:
+def test_a_call_is_made_again() -> None:
     """The model is told what was wrong, and its next call goes out; a last one that is wrong has not passed."""
 
     def call(asked: Asked) -> Wire:
         told = b"city is missing" in asked["raw"]
         return reply_in(asked, "", call={"city": "Rome"} if told else {"place": "Rome"})
 
-    with serving(call) as upstream:
-        with guarding(upstream.url) as guard:
-            good = guard.post(PATHS[dialect], {**body_in(dialect), **tools_in(dialect, SCHEMA)})
-        with guarding(upstream.url, max_attempts=1) as guard:
-            bad = guard.post(PATHS[dialect], {**body_in(dialect), **tools_in(dialect, SCHEMA)})
-        with guarding(upstream.url, policy={"check_tool_calls": False}) as guard:
-            unchecked = guard.post(PATHS[dialect], {**body_in(dialect), **tools_in(dialect, SCHEMA)})
-    kinds = [attempt["kind"] for attempt in good.json()["refine"]["attempts"]]
-    assert (kinds, good.json()["refine"]["stop_reason"]) == (["invalid_tool_call", "tool_call"], "skipped")
-    assert "city" in good.text
-    assert (bad.status_code, bad.json()["refine"]["passed"]) == (200, False)
-    assert unchecked.json()["refine"]["stop_reason"] == "skipped"
+    guards: dict[str, Any] = {"usual": {}, "once": {"max_attempts": 1}}
+    guards["unchecked"] = {"policy": {"check_tool_calls": False}}
+    with serving(call) as upstream, guarding(upstream.url, guards=guards) as guard:
+        for dialect in DIALECTS:
+            body = {**body_in(dialect), **tools_in(dialect, SCHEMA)}
+            good, bad, unchecked = (
+                guard.post(PATHS[dialect], body, headers={"x-refine-guard": name}) for name in guards
+            )
+            kinds = [attempt["kind"] for attempt in good.json()["refine"]["attempts"]]
+            assert (kinds, good.json()["refine"]["stop_reason"]) == (["invalid_tool_call", "tool_call"], "skipped")
+            assert "city" in good.text
+            assert (bad.status_code, bad.json()["refine"]["passed"]) == (200, False)
+            assert unchecked.json()["refine"]["stop_reason"] == "skipped"
 
 
 def test_an_agents_call_is_made_again() -> None:

@@ -13,15 +13,17 @@ import signal
 import socket
 import threading
 from asyncio import Transport
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+import pytest
 import uvicorn
 from httptools import HttpParserUpgrade
 from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from tests.guarding import wait_until
 
 ROOT = Path(__file__).parents[2]
 
@@ -36,7 +38,7 @@ async def answer_at_once(scope: Scope, receive: Receive, send: Send) -> None:
 class _Observed(HttpToolsProtocol):
     """Writes down what uvicorn calls, and what there is then."""
 
-    calls: list[tuple[str, Any]]
+    calls: ClassVar[list[tuple[str, Any]]] = []
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]  # as uvicorn narrows it
         super().connection_made(transport)
@@ -75,31 +77,30 @@ class _Observed(HttpToolsProtocol):
         self.calls.append(("on_response_complete", (self.cycle.response_complete, self.cycle.more_body)))
 
 
-@contextmanager
-def serving() -> Iterator[tuple[int, list[tuple[str, Any]]]]:
-    """Serve in a thread while the block runs, and yield the port and what uvicorn called."""
-    calls: list[tuple[str, Any]] = []
+Exchange = Callable[[bytes], tuple[bytes, dict[str, Any]]]
+
+
+@pytest.fixture(scope="module")
+def exchange() -> Iterator[Exchange]:
+    """Serve in a thread, and give what sends bytes, and returns what comes of them, and what uvicorn called."""
     sock = socket.create_server(("127.0.0.1", 0))
-    config = uvicorn.Config(
-        answer_at_once, http=type("_Observed", (_Observed,), {"calls": calls}), lifespan="off", log_config=None
-    )
+    config = uvicorn.Config(answer_at_once, http=_Observed, lifespan="off", log_config=None)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=lambda: asyncio.run(server.serve([sock])))
     thread.start()
-    try:
-        yield sock.getsockname()[1], calls
-    finally:
-        server.should_exit = True
-        thread.join()
 
+    def send(sent: bytes) -> tuple[bytes, dict[str, Any]]:
+        _Observed.calls = []
+        with socket.create_connection(sock.getsockname(), timeout=10) as connection:
+            connection.sendall(sent)
+            connection.shutdown(socket.SHUT_WR)
+            received = b"".join(iter(lambda: connection.recv(4_096), b""))
+        wait_until(lambda: _Observed.calls[-1][0] == "connection_lost")
+        return received, dict(_Observed.calls)
 
-def exchange(port: int, *parts: bytes) -> bytes:
-    """Send parts, and return everything that comes until the connection is closed."""
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
-        for part in parts:
-            connection.sendall(part)
-        connection.shutdown(socket.SHUT_WR)
-        return b"".join(iter(lambda: connection.recv(4_096), b""))
+    yield send
+    server.should_exit = True
+    thread.join()
 
 
 def test_one_module_alone_names_the_insides_of_uvicorn() -> None:
@@ -113,39 +114,33 @@ def test_one_module_alone_names_the_insides_of_uvicorn() -> None:
     assert naming == {"uvicorn_private.py"}
 
 
-def test_headers_are_in_lower_case_and_whole_before_they_are_complete() -> None:
+def test_headers_are_in_lower_case_and_whole_before_they_are_complete(exchange: Exchange) -> None:
     """A request begins empty, and its address and headers stand in `url` and `headers` when they are complete."""
-    with serving() as (port, calls):
-        exchange(port, b"GET /a?b HTTP/1.1\r\nHost: x\r\nX-One: 1\r\nconnection: close\r\n\r\n")
-    assert dict(calls)["connection_made"] is True
-    assert dict(calls)["on_message_begin"] == (b"", [])
+    _, calls = exchange(b"GET /a?b HTTP/1.1\r\nHost: x\r\nX-One: 1\r\nconnection: close\r\n\r\n")
+    assert calls["connection_made"] is True
+    assert calls["on_message_begin"] == (b"", [])
     headers = [(b"host", b"x"), (b"x-one", b"1"), (b"connection", b"close")]
-    assert dict(calls)["on_headers_complete"] == (b"/a?b", headers, False)
-    assert [name for name, _ in calls][-1] == "connection_lost"
+    assert calls["on_headers_complete"] == (b"/a?b", headers, False)
 
 
-def test_a_response_before_the_end_of_the_body_says_that_more_comes() -> None:
+def test_a_response_before_the_end_of_the_body_says_that_more_comes(exchange: Exchange) -> None:
     """`cycle.more_body` is true then, so that what is left can be thrown away for a while."""
-    with serving() as (port, calls):
-        exchange(port, b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n123")
-    assert dict(calls)["on_response_complete"] == (True, True)
+    _, calls = exchange(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n123")
+    assert calls["on_response_complete"] == (True, True)
 
 
-def test_a_cycle_says_how_far_it_is_and_whether_the_connection_stays() -> None:
+def test_a_cycle_says_how_far_it_is_and_whether_the_connection_stays(exchange: Exchange) -> None:
     """`keep_alive = False` ends the connection, which stands in `connections` of the server's state until then."""
-    with serving() as (port, calls):
-        reply = exchange(port, b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
-    assert dict(calls)["cycle"] == (False, True, True)
+    reply, calls = exchange(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+    assert calls["cycle"] == (False, True, True)
     assert b"connection: close" in reply.lower()
 
 
-def test_a_request_for_another_protocol_stops_the_parser_after_the_headers() -> None:
+def test_a_request_for_another_protocol_stops_the_parser_after_the_headers(exchange: Exchange) -> None:
     """The parser raises with the place where the rest begins, and `_get_upgrade` names the protocol."""
-    head = b"GET / HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n"
-    with serving() as (port, calls):
-        exchange(port, head + b"rest")
-    assert dict(calls)["upgrade"] == (b"h2c", b"rest")
-    assert dict(calls)["on_headers_complete"][2] is True
+    _, calls = exchange(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\nrest")
+    assert calls["upgrade"] == (b"h2c", b"rest")
+    assert calls["on_headers_complete"][2] is True
 
 
 def test_a_server_ends_by_a_flag_and_keeps_the_signals_for_later() -> None:

@@ -12,6 +12,7 @@ from langchain_core.messages import AIMessage, AnyMessage
 from graphs import reply_without_reasoning
 from graphs.answers import REASONING
 from graphs.generators import GOES_ON, Delta, delta_of
+from judges.errors import shortened
 from judges.models.providers.openai_messages import answer_of, to_dicts, to_message
 from judges.models.providers.openai_replies import assembled as whole_completion
 from judges.models.providers.openai_replies import usage_in
@@ -26,7 +27,6 @@ from refine.server.dialects.protocol import (
     check_message,
     judged_request,
     objects,
-    read_count,
     read_flag,
     reason_in_messages,
     string,
@@ -34,7 +34,7 @@ from refine.server.dialects.protocol import (
     up_to_question,
     write_json,
 )
-from refine.server.errors import UpstreamFailed
+from refine.server.errors import ApiError, UpstreamFailed
 
 _ENVELOPE = ("id", "object", "created", "model", "usage", "service_tier", "system_fingerprint")
 """What a reply keeps when its message is replaced."""
@@ -49,6 +49,23 @@ def _reason_to_skip(body: Json) -> str:
     if read_flag(body, "store"):
         return STORED
     return reason
+
+
+def _read_count(body: Json, name: str) -> int:
+    """Return a field that is a number of things; 1 where there is none.
+
+    Raises:
+        ApiError: If it is no whole number from 1 on, or a text or a truth that some server may read as one.
+    """
+    value = body.get(name)
+    if value is None:
+        return 1
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or value < 1 or value != int(value):
+        raise ApiError(
+            400, f"{name} is a whole number from 1 on, not {shortened(value)}", code="invalid", param=name
+        )
+    return int(value)
 
 
 def _message(fields: Json, where: str) -> AnyMessage:
@@ -155,7 +172,7 @@ class ChatDialect(ApiDialect):
     def read_request(self, body: Json) -> JudgedRequest:
         """Read a request; the body is not changed."""
         request = judged_request(body, _reason_to_skip(body), _TOKEN_LIMITS)
-        request.choices = read_count(body, "n")
+        request.choices = _read_count(body, "n")
         if request.choices > 1 and not request.skip_reason:
             del request.payload["n"]
         return request

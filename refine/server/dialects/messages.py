@@ -26,7 +26,7 @@ from refine.server.dialects.protocol import (
     up_to_question,
     write_json,
 )
-from refine.server.errors import ApiError, UpstreamFailed, anthropic_error
+from refine.server.errors import ApiError, UpstreamFailed
 
 _THOUGHTS = ("thinking", "redacted_thinking")
 _MEDIA = ("audio", "document", "file", "image", "video")
@@ -335,7 +335,8 @@ class MessagesDialect(ApiDialect):
 
     def error_body(self, error: ApiError) -> Json:
         """Return the body of an error of the guard's own."""
-        return anthropic_error(error)
+        kind = "api_error" if error.status in (422, 500, 502) else error.kind
+        return {"type": "error", "error": {"type": kind, "message": str(error), "code": error.code}}
 
     def error_events(self, body: Json) -> list[bytes]:
         """Return an error in the midst of a stream as its last event."""

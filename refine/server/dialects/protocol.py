@@ -310,23 +310,6 @@ def read_flag(body: Mapping[str, Any], name: str) -> bool:
     return value is True
 
 
-def read_count(body: Mapping[str, Any], name: str) -> int:
-    """Return a field that is a number of things; 1 where there is none.
-
-    Raises:
-        ApiError: If it is no whole number from 1 on, or a text or a truth that some server may read as one.
-    """
-    value = body.get(name)
-    if value is None:
-        return 1
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or value < 1 or value != int(value):
-        raise ApiError(
-            400, f"{name} is a whole number from 1 on, not {shortened(value)}", code="invalid", param=name
-        )
-    return int(value)
-
-
 _TOLD = frozenset({"prompt_logprobs", "prompt_token_ids", "token_ids"})
 """Fields in which servers repeat as numbers what was read and written, rejected drafts and reasoning included."""
 _WORD = re.compile(r"[a-z0-9_.]{0,60}|[A-Z_]{0,60}")
