@@ -25,11 +25,11 @@ from judges.errors import first_fault, shortened
 from judges.offline import Evaluation, Row, load_run, read_rows
 from judges.offline import Progress as RunProgress
 from judges.offline.dataset.reading import RowsFile, checked_columns
-from judges.offline.results import RowOutput, dataset_changes
+from judges.offline.results import dataset_changes
 from judges.offline.run.cells import RunWork
 from judges.offline.run.gate import Gate, junit, refuse_baseline, result_of
 from judges.offline.run.journaled import Loader, check_free, check_shards, merge, run_source, with_fingerprints
-from judges.offline.run.outputs import SUMMARY, TIMING
+from judges.offline.run.outputs import SUMMARY, TIMING, RowOutput
 from judges.offline.run.settings import BatchSettings, OnProgress, RunSettings
 from judges.offline.run.source import (
     DatasetFile,

@@ -45,7 +45,7 @@ from judges.verdict import Usage
 _FOLDER = "batches"
 
 
-class BatchedCall(BaseModel, frozen=True):
+class _BatchedCall(BaseModel, frozen=True):
     """A call in a batch.
 
     Args:
@@ -57,7 +57,7 @@ class BatchedCall(BaseModel, frozen=True):
     nonce: str
 
 
-class FailedCall(BaseModel, frozen=True):
+class _FailedCall(BaseModel, frozen=True):
     """A call that a batch has not answered.
 
     Args:
@@ -73,7 +73,7 @@ class FailedCall(BaseModel, frozen=True):
     counts: bool = True
 
 
-class BatchRecord(BaseModel, frozen=True, extra="forbid"):
+class _BatchRecord(BaseModel, frozen=True, extra="forbid"):
     """What is known of a batch.
 
     Args:
@@ -95,7 +95,7 @@ class BatchRecord(BaseModel, frozen=True, extra="forbid"):
     file_id: str | None = None
     batch_id: str | None = None
     fetched: bool = False
-    failures: tuple[FailedCall, ...] = ()
+    failures: tuple[_FailedCall, ...] = ()
     deleted: bool = False
 
     @property
@@ -115,14 +115,14 @@ class _BatchFolder:
         self.path = run / _FOLDER
         make_folder(self.path)
         files = sorted(self.path.glob("*.json"))
-        records = (read_json(BatchRecord, file, f"{file} cannot be read") for file in files)
+        records = (read_json(_BatchRecord, file, f"{file} cannot be read") for file in files)
         self._records = {record.number: record for record in records}
         for path in self.path.iterdir():  # of batches that were being collected when the process ended
             if path.suffix != ".json" and int(path.name.partition(".")[0]) not in self._records:
                 path.unlink()
 
     @property
-    def records(self) -> list[BatchRecord]:
+    def records(self) -> list[_BatchRecord]:
         """What is known of each batch."""
         return list(self._records.values())
 
@@ -131,10 +131,10 @@ class _BatchFolder:
         """Number of the next batch."""
         return max(self._records, default=0) + 1
 
-    def new(self, number: int, model: str, requests: int) -> BatchRecord:
+    def new(self, number: int, model: str, requests: int) -> _BatchRecord:
         """Return the record of a batch whose files are written."""
         return self.write(
-            BatchRecord(
+            _BatchRecord(
                 number=number,
                 name=f"selfrefine-{uuid.uuid4().hex}-{number:04}.jsonl",
                 model=model,
@@ -142,7 +142,7 @@ class _BatchFolder:
             )
         )
 
-    def write(self, record: BatchRecord) -> BatchRecord:
+    def write(self, record: _BatchRecord) -> _BatchRecord:
         """Keep a record, and return it; once it is fetched, what was uploaded is removed."""
         with replacing(self.path / f"{record.number:04}.json") as file:
             file.write(record.model_dump_json().encode() + b"\n")
@@ -166,15 +166,15 @@ class _BatchFolder:
         """Return the file that says where the calls of a batch belong."""
         return self.path / f"{number:04}.calls.jsonl"
 
-    def read_calls(self, number: int) -> dict[str, BatchedCall]:
+    def read_calls(self, number: int) -> dict[str, _BatchedCall]:
         """Return the calls of a batch by their ids in it."""
         with self.calls(number).open("rb") as file:
-            return {str(line): BatchedCall.model_validate_json(text) for line, text in enumerate(file, 1)}
+            return {str(line): _BatchedCall.model_validate_json(text) for line, text in enumerate(file, 1)}
 
 
-def _failures_of(records: Iterable[BatchRecord]) -> dict[CallPlace, list[FailedCall]]:
+def _failures_of(records: Iterable[_BatchRecord]) -> dict[CallPlace, list[_FailedCall]]:
     """Return the failures of all batches, by the call that failed."""
-    by_call: dict[CallPlace, list[FailedCall]] = {}
+    by_call: dict[CallPlace, list[_FailedCall]] = {}
     for record in records:
         for failure in record.failures:
             by_call.setdefault(failure.place, []).append(failure)
@@ -235,10 +235,10 @@ class _Taker:
         self._model, self._meter, self._journal = model, meter, journal
         self._price, self._is_new = price, is_new
         self._before = copy(model)
-        self.failures: list[FailedCall] = []
+        self.failures: list[_FailedCall] = []
         self.end: ConfigurationError | None = None
 
-    def take(self, call: BatchedCall, line: _Line | None) -> None:
+    def take(self, call: _BatchedCall, line: _Line | None) -> None:
         """Take a line of a call; None where the batch has none."""
         if line is None or line.response is None:
             self._fail(call, "no line" if line is None else line.code, again=True)
@@ -250,7 +250,7 @@ class _Taker:
             except EndpointError as error:
                 self._fail(call, retry.kind_of(error), again=True)
 
-    def _take_error(self, call: BatchedCall, http: EndpointResponse) -> None:
+    def _take_error(self, call: _BatchedCall, http: EndpointResponse) -> None:
         if copy(self._before).do_without(http.status, http.body):
             if not any(not failure.counts for failure in self.failures):
                 self._model.do_without(http.status, http.body)
@@ -264,10 +264,10 @@ class _Taker:
         again = hopeless or retry.is_transient(error)
         self._fail(call, f"status {http.status}", again=again, counts=not hopeless)
 
-    def _fail(self, call: BatchedCall, reason: str, *, again: bool, counts: bool = True) -> None:
-        self.failures.append(FailedCall(place=call.place, reason=reason, again=again, counts=counts))
+    def _fail(self, call: _BatchedCall, reason: str, *, again: bool, counts: bool = True) -> None:
+        self.failures.append(_FailedCall(place=call.place, reason=reason, again=again, counts=counts))
 
-    def _write(self, call: BatchedCall, response: ModelResponse) -> None:
+    def _write(self, call: _BatchedCall, response: ModelResponse) -> None:
         place = call.place
         usage = self._meter.prices.cost(response.usage, response.model or self._model.name)
         if response.usage.cost is None and usage.cost is not None:
@@ -282,7 +282,7 @@ class _Taker:
         else:
             self._journal.add_call(place.row, place.judge, place.digest, text)
 
-    def _is_there(self, call: BatchedCall) -> bool:
+    def _is_there(self, call: _BatchedCall) -> bool:
         """Return whether the process that collected the batch had begun to write its replies."""
         place = call.place
         same = Counter((record.judge, record.digest) for record in self._journal.calls(place.row))
@@ -326,7 +326,7 @@ class _Collector:
         self,
         folder: _BatchFolder,
         settings: BatchSettings,
-        failures: Mapping[CallPlace, Sequence[FailedCall]],
+        failures: Mapping[CallPlace, Sequence[_FailedCall]],
         meter: CallMeter,
     ) -> None:
         self._folder, self._settings, self._failures, self._meter = folder, settings, failures, meter
@@ -357,7 +357,7 @@ class _Collector:
                     raise self._meter.stop(cannot_write(self._folder.requests(self._next - 1), error)) from error
         raise Awaiting(f"a call of {place.judge!r} waits for its batch")
 
-    def finish(self) -> list[BatchRecord]:
+    def finish(self) -> list[_BatchRecord]:
         """Close the files, and return the batches that they will become."""
         records = []
         for files in (*self._finished, *self._open.values()):
@@ -410,7 +410,7 @@ class _Collector:
                 files.flush()
             files = self._open[digest] = _BatchFiles(self._folder, self._next, digest)
             self._next += 1
-        files.write(body, BatchedCall(place=place, nonce=request.nonce))
+        files.write(body, _BatchedCall(place=place, nonce=request.nonce))
 
 
 class _BatchFiles:
@@ -433,7 +433,7 @@ class _BatchFiles:
         size = self._bytes + more + self._ENVELOPE
         return self.lines >= settings.max_requests or (size > settings.max_bytes and self.lines > 0)
 
-    def write(self, body: bytes, call: BatchedCall) -> None:
+    def write(self, body: bytes, call: _BatchedCall) -> None:
         """Add a request."""
         self.lines += 1
         head = json.dumps({"custom_id": str(self.lines), "method": "POST", "url": "/v1/chat/completions"})
@@ -518,14 +518,14 @@ class _Sender:
     started: float = field(default_factory=time.monotonic)
     has_told_of_uploads: bool = False
 
-    async def finish(self, records: Sequence[BatchRecord], *, are_new: bool) -> None:
+    async def finish(self, records: Sequence[_BatchRecord], *, are_new: bool) -> None:
         """Bring batches to their end.
 
         Args:
             records: The batches.
             are_new: Whether this process has collected them.
         """
-        waiting: dict[BatchRecord, Mapping[str, Any]] = {}
+        waiting: dict[_BatchRecord, Mapping[str, Any]] = {}
         for record in records:
             waiting[await self._created(record, are_new=are_new)] = {}
         while True:
@@ -538,7 +538,7 @@ class _Sender:
             self._report(waiting)
             await asyncio.sleep(self.settings.poll_s)
 
-    async def _created(self, record: BatchRecord, *, are_new: bool) -> BatchRecord:
+    async def _created(self, record: _BatchRecord, *, are_new: bool) -> _BatchRecord:
         """Upload and create a batch as far as that was not done; each id is kept before the next step."""
         model = self._model(record)
         try:
@@ -551,7 +551,7 @@ class _Sender:
                 ) from error
             raise self.meter.failure(error, model) from error
 
-    async def _create(self, record: BatchRecord, endpoint: BatchEndpoint, *, are_new: bool) -> BatchRecord:
+    async def _create(self, record: _BatchRecord, endpoint: BatchEndpoint, *, are_new: bool) -> _BatchRecord:
         if record.file_id is None:
             path = self.batches.requests(record.number)
             file_id = await endpoint.upload(path, record.name, may_be_there=not are_new)
@@ -563,7 +563,7 @@ class _Sender:
             record = self.batches.write(record.model_copy(update={"batch_id": batch_id}))
         return record
 
-    async def _state(self, record: BatchRecord) -> dict[str, Any]:
+    async def _state(self, record: _BatchRecord) -> dict[str, Any]:
         """Return what the provider says of a batch; nothing while it cannot be reached."""
         try:
             return await BatchEndpoint(self._model(record).endpoint).state(record.batch_id or "")
@@ -576,7 +576,7 @@ class _Sender:
             _log.warning("batch %s cannot be looked up now: %s", record.batch_id, retry.kind_of(error))
             return {}
 
-    async def _fetch(self, record: BatchRecord, state: Mapping[str, Any], *, are_new: bool) -> None:
+    async def _fetch(self, record: _BatchRecord, state: Mapping[str, Any], *, are_new: bool) -> None:
         """Write the replies of a batch that has ended to the journal."""
         if state.get("status") == "failed":
             await self._delete_upload(self.batches.write(record.model_copy(update={"fetched": True})))
@@ -611,7 +611,7 @@ class _Sender:
             if record.is_left:
                 await self._delete_upload(record, may_be_gone=True)
 
-    async def _delete_upload(self, record: BatchRecord, *, may_be_gone: bool = False) -> None:
+    async def _delete_upload(self, record: _BatchRecord, *, may_be_gone: bool = False) -> None:
         """Delete the uploaded file of a batch whose replies are fetched; the first that stays is told of."""
         if self.has_told_of_uploads:
             return
@@ -630,7 +630,7 @@ class _Sender:
             return
         self.batches.write(record.model_copy(update={"deleted": True}))
 
-    def _model(self, record: BatchRecord) -> OpenAICompatible:
+    def _model(self, record: _BatchRecord) -> OpenAICompatible:
         model = self.models.get(record.model)
         if model is None:
             raise ConfigurationError(
@@ -639,7 +639,7 @@ class _Sender:
             )
         return model
 
-    def _report(self, waiting: Mapping[BatchRecord, Mapping[str, Any]]) -> None:
+    def _report(self, waiting: Mapping[_BatchRecord, Mapping[str, Any]]) -> None:
         if self.on_progress is None or not waiting:
             return
         progress = replace(
@@ -654,7 +654,7 @@ class _Sender:
         self.on_progress(progress)
 
 
-def _described(record: BatchRecord, state: Mapping[str, Any]) -> str:
+def _described(record: _BatchRecord, state: Mapping[str, Any]) -> str:
     counts = state.get("request_counts")
     counts = counts if isinstance(counts, dict) else {}
     completed, failed = (

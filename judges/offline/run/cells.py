@@ -42,7 +42,7 @@ _UNWATCHED = nullcontext()
 
 
 class _RowSink(Protocol):
-    """Takes the cells of rows; see `judges.offline.results.OrderedRows`."""
+    """Takes the cells of rows; see `judges.offline.run.outputs.OrderedRows`."""
 
     def expect(self, row: int, sample: Sample | BadSample, text: bytes, missing: int) -> None:
         """Take note of the next row, of which some cells are missing still."""

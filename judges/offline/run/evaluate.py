@@ -18,9 +18,10 @@ from judges.compose.panel import as_judge
 from judges.errors import ConfigurationError, shortened, unfit
 from judges.judge import Judge
 from judges.offline.dataset import reading
-from judges.offline.results import Evaluation, OrderedRows, Row, RowOutput
+from judges.offline.results import Evaluation, Row
 from judges.offline.run.cells import CellWorkers, NoJournal, RunWork
 from judges.offline.run.journaled import run_samples
+from judges.offline.run.outputs import OrderedRows, RowOutput
 from judges.offline.run.settings import BatchSettings, RunSettings
 from judges.offline.run.source import JudgeRecords, each
 from judges.rows.replies import row_of

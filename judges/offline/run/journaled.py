@@ -16,12 +16,12 @@ from judges.errors import ConfigurationError, first_fault, shortened
 from judges.fingerprint import versions_in_use
 from judges.judge import Judge
 from judges.offline.dataset.reading import RowInput
-from judges.offline.results import Evaluation, OrderedRows, Row, RowOutput, summarise_rows
+from judges.offline.results import Evaluation, Row, summarise_rows
 from judges.offline.run import outputs
 from judges.offline.run.cells import RunWork, judge_missing, warn_of_unreadable
 from judges.offline.run.journal import NAME as JOURNAL
 from judges.offline.run.journal import Journal, check_unlocked, full_disk_told, locked, make_folder
-from judges.offline.run.outputs import RESULTS, SUMMARY, run_files
+from judges.offline.run.outputs import RESULTS, SUMMARY, OrderedRows, RowOutput, run_files, sum_up
 from judges.offline.run.processes import gather
 from judges.offline.run.settings import BatchSettings, RunSettings
 from judges.offline.run.source import NAME as MANIFEST
@@ -161,13 +161,6 @@ async def _judge(
             await judge_missing(source, work, journal, size=source.size, sink=results)
             results.finish(source)
         return sum_up(results, folder, output, seconds=time.monotonic() - started)
-
-
-def sum_up(results: OrderedRows, folder: Path, output: RowOutput, *, seconds: float) -> Evaluation:
-    """Write the summary of a run whose results are written, and return the evaluation."""
-    evaluation = results.evaluation().judged_by(Manifest.read(folder).by_name)
-    outputs.write_summary(folder, evaluation.summary, {"rows": len(evaluation), **output.facts}, seconds=seconds)
-    return evaluation
 
 
 def load_run(folder: str | Path) -> Evaluation:
