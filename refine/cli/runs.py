@@ -27,8 +27,8 @@ from judges.offline import Progress as RunProgress
 from judges.offline.dataset.reading import RowsFile, checked_columns
 from judges.offline.results import dataset_changes
 from judges.offline.run.cells import RunWork
-from judges.offline.run.gate import Gate, junit, refuse_baseline, result_of
-from judges.offline.run.journaled import Loader, check_free, check_shards, merge, run_source, with_fingerprints
+from judges.offline.run.evaluate import Loader, check_free, check_shards, merge, run_source, with_fingerprints
+from judges.offline.run.gate import Gate
 from judges.offline.run.outputs import SUMMARY, TIMING, RowOutput
 from judges.offline.run.settings import BatchSettings, OnProgress, RunSettings
 from judges.offline.run.source import (
@@ -84,7 +84,7 @@ class _RunGate:
         if self._before is not None and self._baseline is not None and not self._gate.allow_other_judge:
             others = changed_judges(self._before.judge_records, with_fingerprints(manifest, judges).by_name)
             rows = (Row.of(index, sample, {}) for index, sample in _source(manifest))
-            refuse_baseline(others, dataset_changes(self._before.rows, rows), self._baseline)
+            self._gate.refuse_baseline(others, dataset_changes(self._before.rows, rows), self._baseline)
 
     def exit_code(self, folder: Path, evaluation: Evaluation) -> int:
         """Say what became of each condition, and return the exit code: 0 passed, 1 failed, 3 too many unscored."""
@@ -94,16 +94,16 @@ class _RunGate:
 
             names = (str(self._baseline), str(folder))
             comparison = compare_runs(self._before, load_run(folder), names=names)
-        checks = self._gate.checks(evaluation, comparison)
-        for check in checks:
+        result = self._gate.result(evaluation, comparison)
+        for check in result.checks:
             sys.stderr.write(f"refine: gate {check}\n")
         if self._junit is not None:
             try:
                 self._junit.parent.mkdir(parents=True, exist_ok=True)
-                self._junit.write_bytes(junit(checks, name=f"refine {folder}", seconds=_seconds_of(folder)))
+                self._junit.write_bytes(result.junit(name=f"refine {folder}", seconds=_seconds_of(folder)))
             except OSError as error:
                 raise ConfigurationError(f"--junit {self._junit} cannot be written: {error.strerror}") from None
-        return _CODES[result_of(checks)]
+        return _CODES[result.verdict]
 
 
 def _seconds_of(folder: Path) -> float:

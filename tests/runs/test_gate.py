@@ -80,7 +80,7 @@ def test_too_many_unscored_is_a_code_of_its_own(tmp_path: Path) -> None:
 
 def test_a_gate_over_no_rows_passes_nothing() -> None:
     """Where no row was judged there is no figure."""
-    (check,) = Gate(fail_under={"length": 0.5}).checks(evaluate([], Length(at_most=3)))
+    (check,) = Gate(fail_under={"length": 0.5}).result(evaluate([], Length(at_most=3))).checks
     assert (check.result, "0 of 0 rows could not be judged (0%)" in check.detail) == ("unscored", True)
 
 
