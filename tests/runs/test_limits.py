@@ -13,10 +13,8 @@ from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage
 from langchain_core.messages.ai import UsageMetadata
 
-from judges import ConfigurationError, Helpfulness, OpenAICompatible, Price, Sample, as_judge
+from judges import ConfigurationError, Helpfulness, OpenAICompatible, Price, as_judge
 from judges.offline import Progress, RunSettings, RunStopped, evaluate
-from judges.offline.run.estimate import estimate
-from judges.offline.run.evaluate import judges_by_name
 from judges.testing import ScriptedModel, no_waiting
 from tests.model_server import Asked, ModelServer, Reply, answered, serving
 from tests.runs.commands import RATED, begin, line_of, refine, write_rows
@@ -103,7 +101,9 @@ def test_cached_prompt_tokens_have_their_own_price(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["Air scatters light of short waves. ", "因为空气散射光线，波长越短越强。"])
 def test_an_estimate_holds_what_a_run_takes(tmp_path: Path, text: str) -> None:
     """A provider that counts messages and the reply's schema, at usual letters a token, stays in the range."""
-    rows = [Sample(user_input="Why is the sky blue?", response=text * (1 + i)) for i in range(4)]
+    rows = [{"question": "Why is the sky blue?", "answer": text * (1 + i)} for i in range(4)]
+    file = tmp_path / "rows.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
     def counting(asked: Asked) -> Reply:
         words = "".join(message["content"] for message in asked["messages"]) + json.dumps(asked["response_format"])
@@ -111,12 +111,13 @@ def test_an_estimate_holds_what_a_run_takes(tmp_path: Path, text: str) -> None:
         return Reply(text=RATED, usage=(round(latin / 4 + (len(words) - latin)), 100))
 
     with serving(counting) as one, OpenAICompatible(one.url, model="m", api_key="") as model:
-        judges = judges_by_name(Helpfulness(model))
-        expected = estimate(rows, judges, {"m": Price(input=1.0, output=10.0)})
-        evaluation = evaluate(rows, judges, run=tmp_path / "run")
-    low, high = expected.judges[0].input_tokens
+        judge = ("--judge", "helpfulness", "--model", "m", "--base-url", one.url)
+        expected = json.loads(refine("estimate", file, *judge, "--json").stdout)
+        assert one.requests == []
+        evaluation = evaluate(rows, Helpfulness(model), run=tmp_path / "run")
+    low, high = expected["judges"][0]["input_tokens"]
     assert 0 < low <= evaluation["helpfulness"].usage.input_tokens <= high
-    assert expected.calls == (4, 4)
+    assert expected["calls"] == [4, 4]
 
 
 @pytest.mark.parametrize(

@@ -27,16 +27,13 @@ from judges.judge import Judge
 from judges.model import JudgeModel, ModelRequest, ModelResponse
 from judges.models import retry
 from judges.models.identity import identity_of
-from judges.models.prompt_and_reply import tokens_of
 from judges.models.providers.http_errors import EndpointError, EndpointResponse, EndpointStatusError
 from judges.models.providers.openai import OpenAICompatible
 from judges.models.providers.openai_batches import BatchEndpoint
 from judges.models.providers.openai_replies import OK
-from judges.offline.run.calls import Awaiting, CallPlace, response_json
+from judges.offline.run.calls import Awaiting, CallMeter, CallPlace, RunStopped, response_json, unpriced
 from judges.offline.run.cells import RunWork, judge_missing, new_meter
-from judges.offline.run.estimate import REPLY_TOKENS
 from judges.offline.run.journal import Journal, cannot_write, make_folder, open_private, read_json, replacing
-from judges.offline.run.meter import CallMeter, RunStopped, unpriced
 from judges.offline.run.processes import drop_failed
 from judges.offline.run.settings import BatchSettings, OnProgress, Progress
 from judges.offline.run.source import RunRows
@@ -389,10 +386,7 @@ class _Collector:
         if limits.max_calls is not None and limits.calls + len(self._taken) >= limits.max_calls:
             self.is_refusing = True
         if limits.max_cost is not None:
-            usage = Usage(
-                calls=1, input_tokens=round(tokens_of(request)[1]), output_tokens=REPLY_TOKENS[1], cost=None
-            )
-            cost = limits.prices.cost(usage, model.name).cost
+            cost = limits.expected_cost(model, request)
             if cost is None:
                 raise limits.stop(unpriced(model.name))
             self._expected_cost += cost * self._settings.price

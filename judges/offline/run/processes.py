@@ -22,10 +22,10 @@ from pathlib import Path
 from judges.errors import BadSample, ConfigurationError
 from judges.judge import Judge
 from judges.offline.run import outputs
+from judges.offline.run.calls import RunStopped
 from judges.offline.run.cells import RunWork, judge_missing, warn_of_unreadable
 from judges.offline.run.journal import NAME as JOURNAL
 from judges.offline.run.journal import Journal, check_unlocked, locked, make_folder, replacing
-from judges.offline.run.meter import RunStopped
 from judges.offline.run.settings import OnProgress, Progress, RunSettings
 from judges.offline.run.source import SPOOL, Manifest, RunRows, read_again, row_json
 from judges.runtime.validation import ban, check_picklable, no_model_requests

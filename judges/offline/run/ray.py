@@ -27,10 +27,10 @@ from judges.judge import Judge
 from judges.offline.dataset.reading import checked_columns, read_sample, rename_rows
 from judges.offline.results import Evaluation
 from judges.offline.run import outputs
+from judges.offline.run.calls import RunStopped
 from judges.offline.run.cells import RunWork, judge_missing, new_meter
 from judges.offline.run.evaluate import judges_by_name, opened
 from judges.offline.run.journal import Journal, is_failure, make_folder, replacing
-from judges.offline.run.meter import RunStopped
 from judges.offline.run.outputs import OrderedRows, RowOutput, sum_up
 from judges.offline.run.settings import RunSettings
 from judges.offline.run.source import JudgeRecord, Manifest, digest_of, row_json
