@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import sys
 import time
@@ -38,7 +39,6 @@ from judges.offline.run.source import (
     Manifest,
     RunRows,
     changed_judges,
-    file_digest,
 )
 from refine.cli import options as of
 from refine.cli.judge_specs import by_name, load_judges
@@ -402,11 +402,17 @@ def _dataset(rows: RowsFile, total: int) -> DatasetFile:
     return DatasetFile(
         name=str(rows.path),
         path=str(rows.path.absolute()),
-        sha256=file_digest(rows.path),
+        sha256=_file_digest(rows.path),
         rows=total,
         encoding=rows.encoding,
         columns=dict(rows.columns),
     )
+
+
+def _file_digest(path: Path) -> str:
+    """Return the SHA-256 of a file's content, as hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _same_dataset(before: Manifest, rows: Path | None, *, accept_changes: bool, remedy: str) -> DatasetFile:
@@ -418,7 +424,7 @@ def _same_dataset(before: Manifest, rows: Path | None, *, accept_changes: bool, 
     path = Path(before.dataset.path) if rows is None else rows
     if not path.exists():
         raise ConfigurationError(f"the dataset {path} is gone; say where it is now with --rows FILE")
-    if file_digest(path) == before.dataset.sha256:
+    if _file_digest(path) == before.dataset.sha256:
         return before.dataset.model_copy(update={"path": str(path.absolute())})
     if not accept_changes:
         raise ConfigurationError(

@@ -278,7 +278,7 @@ def _judge_row(run: RunData, name: str, summary: Summary) -> tuple[doc.TableCell
     setting = " ".join(filter(None, (record.spec, _model_of(record))))
     return (
         doc.TableCell(name, ", ".join(models[:_SHOWN_MODELS]) or (setting if setting != name else "")),
-        doc.score_cell(_mean_figure(summary)),
+        _score_cell(_mean_figure(summary)),
         doc.share_cell(_figure(summary.passed, summary.passed_interval, summary.scored, "Wilson, over questions")),
         doc.TableCell(
             doc.percent(summary.scored / summary.n if summary.n else None),
@@ -286,6 +286,17 @@ def _judge_row(run: RunData, name: str, summary: Summary) -> tuple[doc.TableCell
             tone="unsure" if unscored else "plain",
         ),
         _ratings_cell(summary.ratings) if summary.scored else doc.UNKNOWN,
+    )
+
+
+def _score_cell(figure: Figure) -> doc.TableCell:
+    """Return a cell for a mean score from 0 to 1."""
+    if figure.value is None:
+        return doc.UNKNOWN
+    return doc.TableCell(
+        doc.number(figure.value),
+        doc.span(figure.low, figure.high),
+        doc.Scale(value=figure.value, low=figure.low, high=figure.high),
     )
 
 
@@ -334,12 +345,12 @@ def _slices(runs: Sequence[RunData], columns: Sequence[str]) -> Iterator[doc.Blo
 
 
 def _slice_cell(summary: Summary, before: Summary | None) -> doc.TableCell:
-    cell = doc.score_cell(_mean_figure(summary))
+    cell = _score_cell(_mean_figure(summary))
     passed = "" if summary.passed is None else f"{doc.percent(summary.passed)} passed"
     if before is None:
         return doc.TableCell(cell.text, "; ".join(filter(None, [cell.more, passed])), cell.mark, cell.tone)
     passed_before = "" if before.passed is None else f" ({doc.percent(before.passed)})"
-    text = f"{cell.text} ({doc.score_cell(_mean_figure(before)).text})"
+    text = f"{cell.text} ({_score_cell(_mean_figure(before)).text})"
     return doc.TableCell(
         text, "; ".join(filter(None, [cell.more, f"{passed}{passed_before}"])), cell.mark, cell.tone
     )

@@ -356,17 +356,6 @@ def filled_table(
     )
 
 
-def score_cell(figure: Figure) -> TableCell:
-    """Return a cell for a mean score from 0 to 1."""
-    if figure.value is None:
-        return UNKNOWN
-    return TableCell(
-        number(figure.value),
-        span(figure.low, figure.high),
-        Scale(value=figure.value, low=figure.low, high=figure.high),
-    )
-
-
 def share_cell(figure: Figure, *, reference: float | None = None) -> TableCell:
     """Return a cell for a share."""
     if figure.value is None:

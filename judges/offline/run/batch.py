@@ -33,10 +33,10 @@ from judges.models.providers.openai_batches import BatchEndpoint
 from judges.models.providers.openai_replies import OK
 from judges.offline.run.calls import Awaiting, CallMeter, CallPlace, RunStopped, response_json, unpriced
 from judges.offline.run.cells import RunWork, judge_missing, new_meter
+from judges.offline.run.journal import NAME as JOURNAL
 from judges.offline.run.journal import Journal, cannot_write, make_folder, open_private, read_json, replacing
-from judges.offline.run.processes import drop_failed
 from judges.offline.run.settings import BatchSettings, OnProgress, Progress
-from judges.offline.run.source import RunRows
+from judges.offline.run.source import Manifest, RunRows
 from judges.verdict import Usage
 
 _FOLDER = "batches"
@@ -475,7 +475,7 @@ async def judge_in_batches(rows: RunRows, work: RunWork, folder: Path) -> None:
     assert settings.batch is not None  # noqa: S101 - checked by the caller
     batches = _BatchFolder(folder)
     if settings.retry_failed:
-        drop_failed(folder)
+        _drop_failed(folder)
         batches.forget_failures()
     one_pass = replace(work, max_concurrency=_AT_ONCE).evolve(retry_failed=False, on_progress=None)
     meter = new_meter(one_pass)
@@ -496,6 +496,12 @@ async def judge_in_batches(rows: RunRows, work: RunWork, folder: Path) -> None:
         limits = {"--max-calls": settings.max_calls, "--max-cost": settings.max_cost}
         names = " and ".join(f"{name} {limit:g}" for name, limit in limits.items() if limit is not None)
         raise RunStopped(f"stopped after {meter.calls} calls in batches, as a further one may exceed {names}")
+
+
+def _drop_failed(folder: Path) -> None:
+    """Write the journal of a run anew without the cells whose judging failed, so that they count as missing."""
+    with closing(Journal(folder)) as journal, replacing(folder / JOURNAL) as file:
+        file.writelines(line for _, line in journal.lines(Manifest.read(folder).by_name, without_failed=True))
 
 
 @dataclass

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator, Mapping
 from hashlib import blake2b
@@ -260,9 +259,3 @@ def _change_of(before: JudgeRecord, after: JudgeRecord) -> str:
 
 _NAMED_APART = {"model": None, "language": None}
 """Settings of which there are words of their own."""
-
-
-def file_digest(path: Path) -> str:
-    """Return the SHA-256 of a file's content, as hexadecimal digits."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
