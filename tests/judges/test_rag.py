@@ -48,25 +48,16 @@ async def evaluated(way: Way, metrics: Any = SOME, dataset: Any = DATASET, **set
 
 
 @pytest.mark.parametrize("name", METRICS)
-@both_ways
-async def test_each_metric_is_known_by_its_name(name: str, way: Way) -> None:
-    """All twelve give a number for each row, under the name that the reference gives them in its result."""
-    result = await evaluated(way, [name])
-    assert list(result) == [KEYS.get(name, name)]
-    assert all(type(one) is float and math.isfinite(one) for one in result[name])
-    assert len(result[name]) == 2
-    assert result.unscored == {}
-
-
-@pytest.mark.parametrize("name", METRICS)
-def test_a_value_is_that_of_the_judge(name: str) -> None:
-    """On the reference's scale, which is low for noise; the verdicts are kept with all they say."""
+def test_a_metric_has_the_values_of_its_judge(name: str) -> None:
+    """A number for each row on the reference's scale, under the reference's name; its verdicts are kept."""
     given = {"model": FillingModel(), "embeddings": EMBEDDINGS}
     judge = load(name, **{asked: given[asked] for asked in METRICS[name]})
     rows = [dict(zip(DATASET, cells, strict=True)) for cells in zip(*DATASET.values(), strict=True)]
     result = evaluator().evaluate([name], DATASET)
-    assert result[name] == [float(judge(row).value or 0) for row in rows]
+    assert result == {KEYS.get(name, name): [float(judge(row).value or 0) for row in rows]}
+    assert all(type(one) is float and math.isfinite(one) for one in result[name])
     assert [one.judge for one in result.verdicts[name]] == [KEYS.get(name, name)] * 2
+    assert result.unscored == {}
 
 
 @both_ways
@@ -298,33 +289,29 @@ async def test_a_missing_column_is_reported_before_prompts_are_translated(way: W
     assert model.prompts == []
 
 
-def test_a_folder_with_too_many_files_is_refused(tmp_path: Path) -> None:
-    """At most 512."""
-    for number in range(513):
-        (tmp_path / f"{number}.toml").touch()
-    with pytest.raises(ConfigurationError, match="prompts_path holds more than 512 files"):
-        evaluator().evaluate(["faithfulness"], DATASET, prompts_path=tmp_path)
-    (tmp_path / "0.toml").unlink()
-    evaluator().evaluate(["faithfulness"], DATASET, prompts_path=tmp_path)
+def test_a_folder_beyond_the_limits_is_refused(tmp_path: Path) -> None:
+    """At most 512 files of less than 4 MB each, in at most 64 folders below each other."""
 
+    def check(refused: str = "") -> None:
+        if not refused:
+            evaluator().evaluate(["faithfulness"], DATASET, prompts_path=tmp_path)
+            return
+        with pytest.raises(ConfigurationError, match=re.escape(refused)):
+            evaluator().evaluate(["faithfulness"], DATASET, prompts_path=tmp_path)
 
-def test_a_large_file_is_refused(tmp_path: Path) -> None:
-    """Less than 4 MB each."""
-    (tmp_path / "large.toml").write_bytes(b"#" * (4 * 2**20))
-    with pytest.raises(ConfigurationError, match=re.escape("prompts_path: large.toml has 4 MB or more")):
-        evaluator().evaluate(["faithfulness"], DATASET, prompts_path=tmp_path)
-    (tmp_path / "large.toml").write_bytes(b"#" * (4 * 2**20 - 1))
-    evaluator().evaluate(["faithfulness"], DATASET, prompts_path=tmp_path)
-
-
-def test_a_deep_folder_is_refused(tmp_path: Path) -> None:
-    """At most 64 folders below each other."""
-    deepest = tmp_path.joinpath(*["d"] * 64)
+    large, many, deepest = tmp_path / "large.toml", tmp_path / "many", tmp_path.joinpath(*["d"] * 64)
+    large.write_bytes(b"#" * (4 * 2**20))
+    check("prompts_path: large.toml has 4 MB or more")
+    large.write_bytes(b"#" * (4 * 2**20 - 1))
+    many.mkdir()
+    for number in range(512):
+        (many / f"{number}.toml").touch()
+    check("prompts_path holds more than 512 files")
+    large.unlink()
     deepest.mkdir(parents=True)
-    evaluator().evaluate(["faithfulness"], DATASET, prompts_path=tmp_path)
+    check()
     (deepest / "e").mkdir()
-    with pytest.raises(ConfigurationError, match="nested more than 64 deep"):
-        evaluator().evaluate(["faithfulness"], DATASET, prompts_path=tmp_path)
+    check("nested more than 64 deep")
 
 
 @both_ways

@@ -124,7 +124,7 @@ class _CellWork(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class NoJournal:
+class _NoJournal:
     """The store of an evaluation in memory: every cell is missing, no call is watched, and nothing is written.
 
     Args:
@@ -155,19 +155,19 @@ class CellWorkers:
     Args:
         rows: The rows with their numbers, read where they are no samples; an async iterable for tasks alone.
         judges: The judges by name.
-        store: Says what is missing, and keeps verdicts.
         sink: Takes what is judged.
+        store: Says what is missing, and keeps verdicts; None judges in memory.
     """
 
     def __init__(
         self,
         rows: Iterable[NumberedRow] | AsyncIterable[NumberedRow],
         judges: Mapping[str, Judge],
-        store: NoJournal | _JournaledCells,
         sink: _RowSink,
+        store: _JournaledCells | None = None,
     ) -> None:
-        self._rows, self._judges = rows, judges
-        self._store, self._sink = store, sink
+        self._rows, self._judges, self._sink = rows, judges, sink
+        self._store = _NoJournal(judges) if store is None else store
         self._due: deque[_CellWork] = deque()
         self._is_over = False
 
@@ -465,7 +465,7 @@ async def judge_missing(
     journal.drop_calls_of_finished(work.judges)
     with faults.of_run(log_texts=work.log_texts), observation.also_within(_PricesAlone(prices=meter.prices)):
         try:
-            await CellWorkers(rows, work.judges, store, sink).run(work.max_concurrency)
+            await CellWorkers(rows, work.judges, sink, store).run(work.max_concurrency)
         finally:
             store.report(at_once=True)
     return store.progress()

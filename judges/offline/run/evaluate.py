@@ -29,7 +29,7 @@ from judges.fingerprint import fingerprint, versions_in_use
 from judges.judge import Judge
 from judges.offline.dataset import reading
 from judges.offline.results import Evaluation, Row, summarise_rows
-from judges.offline.run.cells import CellWorkers, NoJournal, RunWork, judge_missing, warn_of_unreadable
+from judges.offline.run.cells import CellWorkers, RunWork, judge_missing, warn_of_unreadable
 from judges.offline.run.journal import NAME as JOURNAL
 from judges.offline.run.journal import Journal, check_unlocked, full_disk_told, locked, make_folder, open_private
 from judges.offline.run.outputs import RESULTS, SUMMARY, OrderedRows, RowOutput, run_files, sum_up
@@ -176,7 +176,8 @@ class _CheckedEvaluation:
         with self._open_output() as output:
             results = OrderedRows(self.judges, output)
             with closing(results), faults.of_run(log_texts=self.log_texts):
-                self._workers(enumerate(self.samples), results).run_in_threads(self.max_concurrency)
+                workers = CellWorkers(enumerate(self.samples), self.judges, results)
+                workers.run_in_threads(self.max_concurrency)
             return results.evaluation().judged_by(_JudgeRecords(self.judges))
 
     async def judge(self) -> Evaluation:
@@ -187,13 +188,8 @@ class _CheckedEvaluation:
             with closing(results), faults.of_run(log_texts=self.log_texts):
                 numbers = count()
                 rows = ((next(numbers), row) async for row in each(self.samples))
-                await self._workers(rows, results).run(self.max_concurrency)
+                await CellWorkers(rows, self.judges, results).run(self.max_concurrency)
             return results.evaluation().judged_by(_JudgeRecords(self.judges))
-
-    def _workers(
-        self, rows: Iterable[reading.NumberedRow] | AsyncIterable[reading.NumberedRow], results: OrderedRows
-    ) -> CellWorkers:
-        return CellWorkers(rows, self.judges, NoJournal(self.judges), results)
 
     def _open_output(self) -> AbstractContextManager[RowOutput]:
         return nullcontext(self.output) if self.out is None else _open_file(self.out, self.output)

@@ -101,7 +101,7 @@ class Gate:
             remedy = "judge the same rows, or allow it by --allow-other-judge"
             raise ConfigurationError(f"not the same dataset as in {baseline}: {'; '.join(rows)}; {remedy}")
 
-    def result(self, evaluation: Evaluation, comparison: RunComparison | None = None) -> GateResult:
+    def result(self, evaluation: Evaluation, comparison: RunComparison | None = None) -> _GateResult:
         """Check an evaluation, and where there is one its comparison with a baseline.
 
         Raises:
@@ -115,11 +115,11 @@ class Gate:
             checks.append(_not_comparable(comparison))
         elif comparison is not None:
             checks += _not_worse(comparison)
-        return GateResult(checks)
+        return _GateResult(checks)
 
 
 @dataclass(frozen=True)
-class GateResult:
+class _GateResult:
     """What became of a gate.
 
     Args:
