@@ -215,14 +215,17 @@ def test_refusals_are_one_line(tmp_path: Path) -> None:
         evaluate(ROWS, Helpfulness(ScriptedModel([])), run=tmp_path / "new", batch=True)
     with pytest.raises(ConfigurationError, match="batch=True goes with run="):
         evaluate(ROWS, Helpfulness(ScriptedModel([])), batch=True)
-    with serving(lambda _: Reply(status=401, text="bad key")) as server:
-        model = OpenAICompatible(server.url, model="m", api_key="")
-        with pytest.raises(ConfigurationError, match=r"refuses all calls \(status 401\); check the key"):
-            evaluate(ROWS, Helpfulness(model), run=tmp_path / "key", batch=True)
-    with serving(lambda _: Reply(status=404, text="no such page")) as server:
-        model = OpenAICompatible(server.url, model="m", api_key="")
-        with pytest.raises(ConfigurationError, match="'m' has no batches: its endpoint answered with status 404"):
-            evaluate(ROWS, Helpfulness(model), run=tmp_path / "none", batch=True)
+    for status, line in (
+        (401, r"refuses all calls \(status 401\); check the key"),
+        (
+            404,
+            "'m' has no batches: its endpoint answered with status 404",
+        ),
+    ):
+        with serving(lambda _, status=status: Reply(status=status, text="no")) as server:
+            model = OpenAICompatible(server.url, model="m", api_key="")
+            with pytest.raises(ConfigurationError, match=line):
+                evaluate(ROWS, Helpfulness(model), run=tmp_path / str(status), batch=True)
     with pytest.raises(ConfigurationError, match="poll_s is a number from"):
         BatchSettings(poll_s=0)
 
