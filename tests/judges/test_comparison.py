@@ -441,31 +441,10 @@ def test_two_systems_by_hand(games: list[Game], prior: float, odds: float) -> No
     assert found == {"x": pytest.approx(1000 + apart / 2), "y": pytest.approx(1000 - apart / 2)}
 
 
-def by_mm(systems: int, points: dict[tuple[int, int], tuple[float, float]]) -> list[float]:
-    """Find strengths by the MM algorithm as Hunter (2004) writes it."""
-    found = [1.0] * systems
-    for _ in range(20_000):
-        new = []
-        for one in range(systems):
-            won = sum(p[pair.index(one)] for pair, p in points.items() if one in pair)
-            met = sum(sum(p) / (found[pair[0]] + found[pair[1]]) for pair, p in points.items() if one in pair)
-            new.append(won / met)
-        middle = math.exp(mean(map(math.log, new)))
-        found = [one / middle for one in new]
-    return found
-
-
-def test_strengths_are_those_of_the_mm_algorithm() -> None:
-    """The faster step ends where Hunter's ends."""
-    points = {(0, 1): (7.5, 2.5), (0, 2): (4.0, 6.0), (1, 2): (1.0, 3.0), (2, 3): (5.0, 1.0)}
-    found = _strengths(4, [(*pair, *won) for pair, won in points.items()])
-    assert found == pytest.approx(by_mm(4, points), rel=1e-9)
-
-
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.tuples(st.floats(0.1, 50), st.floats(0.1, 50)), min_size=6, max_size=6))
 def test_expected_points_equal_points_won(points: list[tuple[float, float]]) -> None:
-    """At the highest likelihood every system has won as much as its strength lets expect."""
+    """At the highest likelihood, and there alone, every system has won as much as its strength lets expect."""
     pairs = [(i, j, *won) for (i, j), won in zip(combinations(range(4), 2), points, strict=True)]
     found = _strengths(4, pairs)
     for one in range(4):
