@@ -392,24 +392,18 @@ class CellCalls:
 
     def send(self, model: JudgeModel, request: ModelRequest, *, shared: bool) -> ModelResponse:
         """Return the journaled response of a request, or send it."""
-        self.sent += 1
-        replayed = self._replay(model, request, shared=shared)
-        if replayed is not None:
-            return replayed
-        self._collect(model, request, shared=shared)
-        response = self._meter.send(model, request)
-        self._write(model, request, response)
+        response = self._replay(model, request, shared=shared)
+        if response is None:
+            response = self._meter.send(model, request)
+            self._write(model, request, response)
         return response
 
     async def asend(self, model: JudgeModel, request: ModelRequest, *, shared: bool) -> ModelResponse:
         """Return the journaled response of a request, or send it without blocking."""
-        self.sent += 1
-        replayed = self._replay(model, request, shared=shared)
-        if replayed is not None:
-            return replayed
-        self._collect(model, request, shared=shared)
-        response = await self._meter.asend(model, request)
-        self._write_soon(partial(self._write, model, request, response), shared=shared)
+        response = self._replay(model, request, shared=shared)
+        if response is None:
+            response = await self._meter.asend(model, request)
+            self._write_soon(partial(self._write, model, request, response), shared=shared)
         return response
 
     def embed(self, model: EmbeddingModel, texts: Sequence[str]) -> EmbeddingResponse:
@@ -450,46 +444,42 @@ class CellCalls:
                 self._meter.stop(error)
 
     def _replay(self, model: JudgeModel, request: ModelRequest, *, shared: bool) -> ModelResponse | None:
-        """Return the response of the same request, asked as often before, if there is one."""
-        if not self._records:
+        """Return the response of the same request, asked as often before; None where it is to be sent now."""
+        self.sent += 1
+        if not self._records and self._collector is None:
             return None
-        record, is_own = self._recorded(key_of(identity_of(model), request).hex(), shared=shared)
+        digest = key_of(identity_of(model), request).hex()
+        number = self._count(digest)
+        record, is_own = self._recorded(digest, number, shared=shared)
         response = None if record is None else _response(record)
-        return response if response is None or is_own else replace(response, usage=Usage(cached=1))
+        if response is not None:
+            return response if is_own else replace(response, usage=Usage(cached=1))
+        if self._collector is not None:
+            place = CallPlace(row=self._row, judge=self._judge, digest=digest, number=number)
+            self._collector.collect(model, request, place, shared=shared and not self._is_alone)
+        return None
 
-    def _recorded(self, digest: str, *, shared: bool) -> tuple[CallRecord | None, bool]:
+    def _recorded(self, digest: str, number: int, *, shared: bool) -> tuple[CallRecord | None, bool]:
         """Return the record of the same call, made as often before, and whether this judge has paid for it."""
         same = [record for record in self._records if record.digest == digest]
         records_of_judge = [record for record in same if record.judge == self._judge]
-        number = self._counted(digest)
         if number < len(records_of_judge):
             return records_of_judge[number], True
         return (same[0] if shared and same and not records_of_judge else None), False
 
-    def _counted(self, digest: str) -> int:
+    def _count(self, digest: str) -> int:
         """Return how often a request was made before, and count it."""
         before = self._sent.get(digest, 0)
         self._sent[digest] = before + 1
         return before
 
     def _replay_vectors(self, digest: str) -> EmbeddingResponse | None:
-        if not self._records:
-            return None
-        record, is_own = self._recorded(digest, shared=True)
+        record, is_own = self._recorded(digest, self._count(digest), shared=True)
         response = None if record is None else _read(record.response)
         return response if response is None or is_own else replace(response, usage=Usage())
 
     def _write_vectors(self, digest: str, response: EmbeddingResponse) -> None:
         self._journal.add_call(self._row, self._judge, digest, _embedding_json(response))
-
-    def _collect(self, model: JudgeModel, request: ModelRequest, *, shared: bool) -> None:
-        if self._collector is None:
-            return
-        digest = key_of(identity_of(model), request).hex()
-        # with records it was counted when one was looked for
-        number = self._sent[digest] - 1 if self._records else self._counted(digest)
-        place = CallPlace(row=self._row, judge=self._judge, digest=digest, number=number)
-        self._collector.collect(model, request, place, shared=shared and not self._is_alone)
 
     def _write(self, model: JudgeModel, request: ModelRequest, response: ModelResponse) -> None:
         digest = key_of(identity_of(model), request).hex()
