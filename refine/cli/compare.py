@@ -83,17 +83,12 @@ def _regressions(comparison: RunComparison, before: Evaluation, after: Evaluatio
         lines.append(f"\n{judge}: {plural(len(change.regressions), 'row')} fell, the largest fall first")
         for index in change.regressions[:_MOST_REGRESSIONS]:
             scores = [row.verdicts[judge].score or 0.0 for row in pairs[index]]
-            lines.append(f"  row {index}: {scores[0]:.3f} to {scores[1]:.3f}  {_question(pairs[index][1])}")
+            sample = pairs[index][1].sample
+            question = shortened("" if sample is None else sample.question, longest=_LONGEST_QUESTION)
+            lines.append(f"  row {index}: {scores[0]:.3f} to {scores[1]:.3f}  {question}")
         if len(change.regressions) > _MOST_REGRESSIONS:
             lines.append(f"  and {len(change.regressions) - _MOST_REGRESSIONS} more; all of them with --json")
     return "".join(f"{line}\n" for line in lines)
-
-
-def _question(row: Row) -> str:
-    questions = (
-        [message.content for message in row.sample.conversation if message.role == "user"] if row.sample else []
-    )
-    return shortened(questions[-1] if questions else "", longest=_LONGEST_QUESTION)
 
 
 def run_estimate(options: EstimateOptions) -> int:

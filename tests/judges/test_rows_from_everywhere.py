@@ -28,6 +28,15 @@ CALL = {"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "f"
 RESULT = {"role": "tool", "tool_call_id": "1", "content": "7"}
 SAID = {"role": "assistant", "content": "seven"}
 ID = UUID(int=1)
+
+
+def span(kind: str, outputs: object, inputs: object = None, *, parent: str | None = "1") -> dict[str, Any]:
+    """Make a span of a trace of mlflow, whose attributes are JSON texts."""
+    values = {"spanType": kind, "spanInputs": inputs, "spanOutputs": outputs}
+    attributes = {f"mlflow.{name}": json.dumps(value) for name, value in values.items() if value is not None}
+    return {"name": kind.lower(), "parent_span_id": parent, "attributes": attributes}
+
+
 TRACE: dict[str, Any] = {
     "info": {
         "trace_id": "tr-1",
@@ -38,32 +47,9 @@ TRACE: dict[str, Any] = {
     },
     "data": {
         "spans": [
-            {
-                "name": "app",
-                "parent_span_id": None,
-                "attributes": {
-                    "mlflow.spanInputs": '{"question": "q"}',
-                    "mlflow.spanOutputs": '"seven"',
-                    "mlflow.spanType": '"CHAIN"',
-                },
-            },
-            {
-                "name": "search",
-                "parent_span_id": "1",
-                "attributes": {
-                    "mlflow.spanType": '"RETRIEVER"',
-                    "mlflow.spanOutputs": '[{"page_content": "c", "metadata": {"doc_uri": "u"}}]',
-                },
-            },
-            {
-                "name": "f",
-                "parent_span_id": "1",
-                "attributes": {
-                    "mlflow.spanType": '"TOOL"',
-                    "mlflow.spanInputs": '{"a": 1}',
-                    "mlflow.spanOutputs": '"7"',
-                },
-            },
+            span("CHAIN", "seven", {"question": "q"}, parent=None),
+            span("RETRIEVER", [{"page_content": "c", "metadata": {"doc_uri": "u"}}]),
+            span("TOOL", "7", {"a": 1}),
         ]
     },
 }
