@@ -374,15 +374,6 @@ def test_nothing_scored_has_no_mean(run: Run, samples: list[object]) -> None:
     assert (summary.mean, summary.passed, summary.latency_s) == (None, None, None)
 
 
-@either
-def test_rows_need_not_be_kept(run: Run) -> None:
-    """Without the rows in memory, the summary is the same."""
-    kept, dropped = run(rows(5), Length(at_most=0)), run(rows(5), Length(at_most=0), keep_rows=False)
-
-    assert dropped.rows == ()
-    assert dropped.summary["length"].ratings == kept.summary["length"].ratings == {1: 5, 2: 0, 3: 0, 4: 0}
-
-
 async def test_threads_work_inside_a_running_loop() -> None:
     """The sync way can be called where an event loop is running, with async functions too."""
 
@@ -552,7 +543,7 @@ def test_an_evaluation_is_read_by_judge_slice_and_row() -> None:
     with pytest.raises(ConfigurationError, match=r"no row has a column 'tpoic' .* \['topic'\]"):
         evaluation.slices("tpoic")
     dropped = mixed_evaluation(keep_rows=False)
-    assert len(dropped) == 4
+    assert (dropped.rows, len(dropped), dropped["good"].ratings) == ((), 4, evaluation["good"].ratings)
     with pytest.raises(ConfigurationError, match="keep_rows=True"):
         _ = dropped.scores
 

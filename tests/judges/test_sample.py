@@ -390,55 +390,43 @@ def test_a_sample_survives_json(sample: Sample) -> None:
     assert [message.content for message in sample.messages[len(earlier) :]] == answer
 
 
-def test_a_single_turn_has_its_parts() -> None:
-    """Question and answer as text are a conversation of one message."""
-    sample = Sample(user_input="Why?", response="Because.")
-    question = Message(role="user", content="Why?")
-    assert (sample.question, sample.answer) == ("Why?", "Because.")
-    assert (sample.conversation, sample.steps) == ((question,), ())
-    assert sample.messages == (question, Message(role="assistant", content="Because."))
-
-
-def test_a_conversation_has_its_parts() -> None:
-    """Of a conversation, the last message is the answer and what the assistant did before it are steps."""
-    sample = Sample.read(messages=[{"role": "system", "content": "Be short."}, *AGENT_TURN])
-    assert (sample.question, sample.answer) == ("How warm is Paris?", "15 C.")
-    assert [message.role for message in sample.conversation] == ["system", "user"]
-    assert [message.role for message in sample.steps] == ["assistant", "tool"]
-    assert sample.messages == sample.user_input
+STEPS = ["assistant: ", "tool: 15 C"]
 
 
 @pytest.mark.parametrize(
-    "row",
+    ("row", "answer", "steps"),
     [
-        {"messages": AGENT_TURN},
-        {"messages": AGENT_TURN, "response": "15 C."},
-        {"messages": AGENT_TURN[:-1], "response": "15 C."},
-        {"messages": AGENT_TURN[:1], "trajectory": AGENT_TURN[1:3], "response": "15 C."},
-        {"question": "How warm is Paris?", "trajectory": AGENT_TURN[1:3], "response": "15 C."},
+        ({"question": "How warm is Paris?", "answer": "15 C."}, "15 C.", []),
+        ({"messages": [{"role": "system", "content": "Be short."}, *AGENT_TURN]}, "15 C.", STEPS),
+        ({"messages": AGENT_TURN, "response": "15 C."}, "15 C.", STEPS),
+        ({"messages": AGENT_TURN[:-1], "response": "15 C."}, "15 C.", STEPS),
+        ({"messages": AGENT_TURN[:1], "trajectory": AGENT_TURN[1:3], "response": "15 C."}, "15 C.", STEPS),
+        ({"question": "How warm is Paris?", "trajectory": AGENT_TURN[1:3], "response": "15 C."}, "15 C.", STEPS),
+        ({"question": "How warm is Paris?", "trajectory": AGENT_TURN[1:], "response": "15 C."}, "15 C.", STEPS),
+        ({"messages": [QUESTION, ANSWER], "response": "16 C."}, "16 C.", ["assistant: 15 C."]),
+        ({"messages": [QUESTION]}, None, []),
+        ({"messages": [QUESTION, TOOL_CALL]}, None, STEPS[:1]),
+        ({"messages": [QUESTION, TOOL_CALL, TOOL_RESULT]}, None, STEPS),
     ],
-    ids=["messages", "answer twice", "answer apart", "steps apart", "question as text"],
 )
-def test_one_exchange_has_one_reading(row: dict[str, Any]) -> None:
-    """However an exchange is spread over columns, question, steps and answer are the same."""
+def test_an_exchange_has_its_parts(row: dict[str, Any], answer: str | None, steps: list[str]) -> None:
+    """Wherever it stands, the last message is the answer, unless it is a step or an answer is given apart.
+
+    An answer that the messages or the trajectory end with is told once, and an earlier one is not lost.
+    """
     sample = Sample.read(row)
-    assert [message.role for message in sample.messages] == ["user", "assistant", "tool", "assistant"]
-    assert [message.role for message in sample.steps] == ["assistant", "tool"]
-    assert (sample.question, sample.answer) == ("How warm is Paris?", "15 C.")
+    assert (sample.question, sample.answer) == ("How warm is Paris?", answer)
+    assert [f"{step.role}: {step.content}" for step in sample.steps] == steps
+    earlier = ["system"] * ("Be short." in str(row))
+    assert [message.role for message in sample.conversation] == [*earlier, "user"]
+    told = () if answer is None else (Message(role="assistant", content=answer),)
+    assert sample.messages == (*sample.conversation, *sample.steps, *told)
 
 
-def test_an_answer_given_apart_follows_an_earlier_one() -> None:
-    """A response that differs from the last message is judged, and the earlier answer is not lost."""
-    sample = Sample.read(messages=[QUESTION, ANSWER], response="16 C.")
-    assert (sample.answer, [message.content for message in sample.steps]) == ("16 C.", ["15 C."])
-
-
-@pytest.mark.parametrize("messages", [[QUESTION], [QUESTION, TOOL_CALL], [QUESTION, TOOL_CALL, TOOL_RESULT], []])
-def test_an_exchange_without_an_answer_has_none(messages: list[object]) -> None:
-    """A question, a tool call or a tool result is no answer, and no step is lost."""
-    sample = Sample.read(messages=messages)
-    assert sample.answer is None
-    assert sample.messages == sample.user_input
+def test_no_message_is_no_exchange() -> None:
+    """There is no question, no answer and no step."""
+    sample = Sample.read(messages=[])
+    assert (sample.question, sample.answer, sample.messages) == ("", None, ())
 
 
 def test_a_sample_is_frozen() -> None:
@@ -500,11 +488,3 @@ def test_what_is_no_row_is_refused(source: object, message: str) -> None:
     """Only a sample, a mapping or keywords can be read."""
     with pytest.raises(BadSample, match=message):
         Sample.read(source)
-
-
-def test_an_answer_that_ends_the_trajectory_is_told_once() -> None:
-    """A trajectory may end with the answer itself; it is no step, and occurs once in the messages."""
-    steps = [("assistant", "Let me look."), ("assistant", "It is 15 C.")]
-    sample = Sample(user_input="How warm is it?", response="It is 15 C.", trajectory=steps)  # type: ignore[arg-type]
-    assert [message.content for message in sample.steps] == ["Let me look."]
-    assert [message.content for message in sample.messages] == ["How warm is it?", "Let me look.", "It is 15 C."]

@@ -100,15 +100,9 @@ def test_a_run_in_batches_from_the_command_line(tmp_path: Path) -> None:
             (["--rate", 2], "rate has no use with batches"),
         ):
             assert text in line_of(refine(*begin[:-2], *wrong, "--out", tmp_path / "new"))
-
-
-def test_an_endpoint_without_batches_is_said_without_a_way_on(tmp_path: Path) -> None:
-    """The line says to begin a new run, and does not offer to go on with this one."""
-    rows = write_rows(tmp_path / "rows.jsonl", 2)
-    with serving(lambda _: Reply(status=404, text="no such page")) as server:
-        judge = ["--judge", "helpfulness", "--model", "m", "--base-url", server.url]
-        line = line_of(refine("evaluate", rows, *judge, "--out", tmp_path / "run", "--batch"))
-    assert line.endswith("begin a new run without them, or give the address of one that has")
+        server.reply = lambda _: Reply(status=404, text="no such page")
+        line = line_of(refine("evaluate", rows, *judge, "--out", tmp_path / "none", "--batch"))
+        assert line.endswith("begin a new run without them, or give the address of one that has")
 
 
 def test_nothing_is_sent_twice(tmp_path: Path) -> None:
