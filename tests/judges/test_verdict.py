@@ -109,9 +109,10 @@ def test_a_native_rating_opens_a_gate_and_a_score_must_have_passed(
 ) -> None:
     """A native rating is compared as it is; a score, and a level of another scale, must reach its own pass mark.
 
-    So a threshold fitted offline holds online. An unscored verdict passes no gate, not even the lowest.
+    So a threshold fitted offline holds online. An unscored verdict passes no gate, not even the lowest, and
+    `if judge(...)` asks for the judge's own pass mark, which it did not reach.
     """
-    assert (verdict.passed, verdict.rating) == (passed, rating)
+    assert (verdict.passed, verdict.rating, bool(verdict)) == (passed, rating, passed is True)
     assert {gate for gate in (1, 2, 3, 4) if verdict.reaches(gate)} == gates
 
 
@@ -211,20 +212,6 @@ def test_a_mark_out_of_range_or_half_given_is_refused(marks: dict[str, Any]) -> 
     """Marks that cannot be completed are rejected, two lead to no guess at the third, and none has a reason."""
     with pytest.raises(ValueError, match=r"Verdict\.checked\(True\) make one$"):
         Verdict(**marks)
-
-
-@pytest.mark.parametrize(
-    ("verdict", "passed"),
-    [
-        (Verdict.rated(4), True),
-        (Verdict.rated(2), False),
-        (Verdict.checked(passed=False), False),
-        (Verdict.without_score("no_claims"), False),
-    ],
-)
-def test_a_verdict_is_true_where_it_passed(verdict: Verdict, *, passed: bool) -> None:
-    """`if judge(...)` asks whether the judge's pass mark was reached; an unscored verdict reached none."""
-    assert bool(verdict) is passed
 
 
 ROW = {"question": "?", "answer": "One is. Two is.", "retrieved_contexts": ["One is."]}
