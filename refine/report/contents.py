@@ -303,7 +303,7 @@ def _score_cell(figure: Figure) -> doc.TableCell:
 def _ratings_cell(ratings: Mapping[int, int]) -> doc.TableCell:
     text = ", ".join(f"{rating}: {doc.count(n)}" for rating, n in ratings.items())
     parts = tuple(doc.BarPart(f"r{rating}", n, f"rated {rating}") for rating, n in ratings.items())
-    return doc.TableCell(text, mark=doc.ShareBar(parts))
+    return doc.TableCell(text, mark=doc.Bars(parts))
 
 
 def _mean_figure(summary: Summary) -> Figure:
@@ -322,7 +322,7 @@ def _histogram(judge: str, verdicts: Sequence[Verdict]) -> doc.Chart | None:
         doc.BarPart("bin", n, f"{step / _BINS:.1f} to {(step + 1) / _BINS:.1f}") for step, n in enumerate(bins)
     )
     text = ", ".join(f"{part.name}: {doc.count(part.size)}" for part in parts if part.size)
-    return doc.Chart(f"Scores of {judge}", doc.Histogram(parts), text)
+    return doc.Chart(f"Scores of {judge}", doc.Bars(parts, are_columns=True), text)
 
 
 def _slices(runs: Sequence[RunData], columns: Sequence[str]) -> Iterator[doc.Block]:
@@ -504,7 +504,7 @@ def _change_row(change: Change, reach: float) -> tuple[doc.TableCell, ...]:
         doc.TableCell(
             f"{doc.count(change.wins)} up, {doc.count(change.losses)} down",
             f"{doc.count(change.ties)} equal",
-            doc.ShareBar(tuple(doc.BarPart(*count) for count in counts)),
+            doc.Bars(tuple(doc.BarPart(*count) for count in counts)),
         ),
         _wins(change),
         doc.TableCell(doc.p_value(change.adjusted_p), change.test.partition(",")[0]),

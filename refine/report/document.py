@@ -136,17 +136,11 @@ class BarPart:
 
 
 @dataclass(frozen=True, slots=True)
-class ShareBar:
-    """ShareBar of a whole, side by side in one bar."""
+class Bars:
+    """How many there are of each: as shares of a whole, side by side in one bar, or as columns."""
 
     parts: tuple[BarPart, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Histogram:
-    """How many there are of each, as columns."""
-
-    parts: tuple[BarPart, ...]
+    are_columns: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +168,7 @@ class ScatterPlot:
     points: tuple[tuple[float, float, int], ...]
 
 
-Mark = Scale | ShareBar | Histogram | ReliabilityDiagram | ScatterPlot
+Mark = Scale | Bars | ReliabilityDiagram | ScatterPlot
 
 
 @dataclass(frozen=True, slots=True)
