@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 from statistics import mean, pvariance
-from typing import Any, Protocol
+from typing import Any
 
 import pytest
 from hypothesis import assume, given, settings
@@ -36,13 +36,8 @@ from judges.offline.statistics.intervals import spearman, wilson
 from judges.testing import ScriptedModel
 from tests.kit import Shown, asked, replying
 
-
-class Compare(Protocol):
-    """Either of the two ways to compare."""
-
-    def __call__(self, rows: Any, judge: Any, **settings: Any) -> Comparison:
-        """Compare."""
-        ...
+Compare = Callable[..., Comparison]
+"""Either of the two ways to compare."""
 
 
 def in_tasks(rows: Any, judge: Any, **settings: Any) -> Comparison:

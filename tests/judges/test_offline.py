@@ -8,7 +8,7 @@ import json
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
-from typing import Any, Never, Protocol
+from typing import Any, Never
 
 import pytest
 
@@ -19,13 +19,8 @@ from judges.runtime.budget import Allowance
 from judges.runtime.observation import within
 from judges.testing import ScriptedJudge, ScriptedModel
 
-
-class Run(Protocol):
-    """Either of the two ways to evaluate."""
-
-    def __call__(self, samples: Any, judges: object, **settings: Any) -> Evaluation:
-        """Evaluate."""
-        ...
+Run = Callable[..., Evaluation]
+"""Either of the two ways to evaluate."""
 
 
 def in_tasks(samples: Any, judges: object, **settings: Any) -> Evaluation:

@@ -136,15 +136,12 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@both_ways
 @pytest.mark.parametrize(("given", "message"), WRONG)
-async def test_what_is_wrong_is_reported_before_anything_is_spent(
-    way: Way, given: dict[str, Any], message: str
-) -> None:
+async def test_what_is_wrong_is_reported_before_anything_is_spent(given: dict[str, Any], message: str) -> None:
     """One line says what was given and what is wanted, and the model was not asked."""
     model = FillingModel()
     with pytest.raises(ConfigurationError, match=re.escape(message)) as caught:
-        await evaluated(way, **{"metrics": SOME, "evaluator": evaluator(model), **given})
+        await evaluated("sync", **{"metrics": SOME, "evaluator": evaluator(model), **given})
     assert "\n" not in str(caught.value)
     assert model.prompts == []
 
