@@ -6,6 +6,7 @@ import json
 import resource
 import signal
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -189,6 +190,11 @@ def test_settings_that_are_refused_are_left_out(tmp_path: Path) -> None:
     assert [batch["request_counts"]["total"] for batch in provider.batches.values()] == [24, 24, 12]
 
 
+def refuse(status: int, asked: Asked) -> Reply:
+    """Refuse whatever is asked."""
+    return Reply(status=status, text="no")
+
+
 def test_refusals_are_one_line(tmp_path: Path) -> None:
     """A refused batch, limits, and models that have no batches are reported; the run goes on later."""
     provider = BatchProvider(answer)
@@ -216,7 +222,7 @@ def test_refusals_are_one_line(tmp_path: Path) -> None:
             "'m' has no batches: its endpoint answered with status 404",
         ),
     ):
-        with serving(lambda _, status=status: Reply(status=status, text="no")) as server:
+        with serving(partial(refuse, status)) as server:
             model = OpenAICompatible(server.url, model="m", api_key="")
             with pytest.raises(ConfigurationError, match=line):
                 evaluate(ROWS, Helpfulness(model), run=tmp_path / str(status), batch=True)

@@ -173,29 +173,31 @@ class _CheckedEvaluation:
     log_texts: bool
 
     def judge_in_threads(self) -> Evaluation:
-        with self._open_output() as output:
-            results = OrderedRows(self.judges, output)
-            with closing(results), faults.of_run(log_texts=self.log_texts):
-                workers = CellWorkers(enumerate(self.samples), self.judges, results)
-                workers.run_in_threads(self.max_concurrency)
-            return results.evaluation().judged_by(_JudgeRecords(self.judges))
+        with self._in_memory() as results:
+            CellWorkers(enumerate(self.samples), self.judges, results).run_in_threads(self.max_concurrency)
+        return results.evaluation().judged_by(_JudgeRecords(self.judges))
 
     async def judge(self) -> Evaluation:
-        with self._open_output() as output:
-            if self.settings is not None:
-                return await self._judge_run(self.settings, output)
-            results = OrderedRows(self.judges, output)
-            with closing(results), faults.of_run(log_texts=self.log_texts):
-                numbers = count()
-                rows = ((next(numbers), row) async for row in each(self.samples))
-                await CellWorkers(rows, self.judges, results).run(self.max_concurrency)
-            return results.evaluation().judged_by(_JudgeRecords(self.judges))
+        if self.settings is not None:
+            return await self._judge_run(self.settings)
+        numbers = count()
+        with self._in_memory() as results:
+            rows = ((next(numbers), row) async for row in each(self.samples))
+            await CellWorkers(rows, self.judges, results).run(self.max_concurrency)
+        return results.evaluation().judged_by(_JudgeRecords(self.judges))
 
-    def _open_output(self) -> AbstractContextManager[RowOutput]:
-        return nullcontext(self.output) if self.out is None else _open_file(self.out, self.output)
+    @contextmanager
+    def _in_memory(self) -> Iterator[OrderedRows]:
+        """Yield what takes the rows; whatever threads judge after the block is discarded."""
+        with (
+            self._open_output() as output,
+            closing(OrderedRows(self.judges, output)) as results,
+            faults.of_run(log_texts=self.log_texts),
+        ):
+            yield results
 
-    async def _judge_run(self, settings: RunSettings, output: RowOutput) -> Evaluation:
-        with _folder_of(settings) as in_folder:
+    async def _judge_run(self, settings: RunSettings) -> Evaluation:
+        with self._open_output() as output, _folder_of(settings) as in_folder:
             work = RunWork(
                 judges=self.judges,
                 settings=in_folder,
@@ -203,6 +205,9 @@ class _CheckedEvaluation:
                 log_texts=self.log_texts,
             )
             return await _run_samples(self.samples, work, output)
+
+    def _open_output(self) -> AbstractContextManager[RowOutput]:
+        return nullcontext(self.output) if self.out is None else _open_file(self.out, self.output)
 
 
 def _run_settings(
