@@ -423,10 +423,13 @@ def test_an_exchange_has_its_parts(row: dict[str, Any], answer: str | None, step
     assert sample.messages == (*sample.conversation, *sample.steps, *told)
 
 
-def test_no_message_is_no_exchange() -> None:
-    """There is no question, no answer and no step."""
-    sample = Sample.read(messages=[])
-    assert (sample.question, sample.answer, sample.messages) == ("", None, ())
+def test_of_several_questions_the_last_is_answered() -> None:
+    """What was said before it is the conversation; without a message there is no question and no answer."""
+    sample = Sample.read(messages=[*AGENT_TURN, {"role": "user", "content": "And Rome?"}, ANSWER])
+    assert (sample.question, sample.answer, sample.steps) == ("And Rome?", "15 C.", ())
+    assert sample.conversation == sample.messages[:-1]
+    nothing = Sample.read(messages=[])
+    assert (nothing.question, nothing.answer, nothing.messages) == ("", None, ())
 
 
 def test_a_sample_is_frozen() -> None:
