@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
@@ -101,17 +101,7 @@ Unscored = Literal[
 """
 
 NOTHING_TO_JUDGE: frozenset[str | None] = frozenset(
-    {
-        "no_claims",
-        "no_contexts",
-        "no_reference",
-        "no_response",
-        "no_topics",
-        "no_question",
-        "no_guidelines",
-        "no_rubrics",
-        "undefined",
-    }
+    reason for reason in get_args(Unscored) if reason.startswith("no_") or reason == "undefined"
 )
 """The reasons that are no failure: the sample holds nothing that the judge could judge."""
 

@@ -35,13 +35,13 @@ def _judge(
     __tracebackhide__ = True
     from judges.offline import evaluate  # noqa: PLC0415 - a test session without the fixture loads nothing
     from judges.offline.run.evaluate import judges_by_name  # noqa: PLC0415 - likewise
-    from judges.offline.run.gate import MOST_UNSCORED, Gate, result_of  # noqa: PLC0415 - likewise
+    from judges.offline.run.gate import MOST_UNSCORED, Gate  # noqa: PLC0415 - likewise
 
     gate = Gate(fail_under=fail_under, max_unscored=MOST_UNSCORED if max_unscored is None else max_unscored)
     members = judges_by_name(judges, settings.get("model"))
     gate.check_names(list(members))
     evaluation = evaluate(rows, members, **settings)  # type: ignore[arg-type]  # checked there
-    checks = gate.checks(evaluation)
-    if result_of(checks) != "passed":
-        pytest.fail("\n".join(str(check) for check in checks if check.result != "passed"), pytrace=False)
+    result = gate.result(evaluation)
+    if result.verdict != "passed":
+        pytest.fail("\n".join(str(check) for check in result.checks if check.result != "passed"), pytrace=False)
     return evaluation

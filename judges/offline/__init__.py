@@ -6,9 +6,8 @@ from judges.first_guesses import names_of
 from judges.offline.compare import Comparison, RankedSystem, SystemRanking, acompare, compare, rank
 from judges.offline.dataset.reading import read_rows
 from judges.offline.results import Evaluation, Row, Summary, paired
-from judges.offline.run.evaluate import aevaluate, evaluate
-from judges.offline.run.journaled import load_run
-from judges.offline.run.meter import RunStopped
+from judges.offline.run.calls import RunStopped
+from judges.offline.run.evaluate import aevaluate, evaluate, load_run
 from judges.offline.run.settings import BatchSettings, Progress, RunSettings
 
 if TYPE_CHECKING:

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import json
-import logging
 import math
-import threading
 from array import array
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, PrivateAttr, field_serializer
 from pydantic_core import PydanticSerializationError
 
 from judges.catalogue.registry import qualified_name
-from judges.errors import BadSample, ConfigurationError, one_line, plural, shortened
+from judges.errors import BadSample, ConfigurationError, one_line, shortened
 from judges.offline.dataset.reading import RowInput
 from judges.offline.run.source import JudgeRecord
 from judges.offline.statistics.intervals import bounded_interval
@@ -31,7 +28,6 @@ from judges.verdict import HIGHEST, LOWEST, ByJudge, HintedModel, Usage, Verdict
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-_log = logging.getLogger("judges")
 _PERCENTILES = (50, 90, 99)
 _MOST_USAGES = 256
 """Most usages that wait to be added up, as a sum of many costs little more than a sum of two."""
@@ -285,10 +281,10 @@ class Evaluation(HintedModel):
 
 def summarise_rows(rows: Iterable[Row]) -> dict[str, Summary]:
     """Return the summary of each judge over some rows."""
-    totals: dict[str, _JudgeTotals] = {}
+    totals: dict[str, JudgeTotals] = {}
     for row in rows:
         for name, verdict in row.verdicts.items():
-            totals.setdefault(name, _JudgeTotals()).add(verdict, row.sample)
+            totals.setdefault(name, JudgeTotals()).add(verdict, row.sample)
     return {name: one.summary() for name, one in totals.items()}
 
 
@@ -303,7 +299,7 @@ def _record(row: Row) -> dict[str, object]:
     return record
 
 
-class _JudgeTotals:
+class JudgeTotals:
     """The running totals of one judge, so that a summary needs no rows in memory."""
 
     def __init__(self) -> None:
@@ -390,181 +386,6 @@ def question_key(sample: Sample | BadSample | None, place: int) -> int:
     return hash(text if number is None else str(number))
 
 
-def _is_faulty(verdict: Verdict) -> bool:
-    if verdict.unscored is not None:
-        return True
-    return bool(verdict.items) and bool(verdict.contradicted or any(verdict.failed_parts()))
-
-
-@dataclass(frozen=True, kw_only=True)
-class RowOutput:
-    """What becomes of rows once they are judged, beside the files of a run.
-
-    Args:
-        on_result: Called with each row in order, as soon as it is written.
-        faults_only: Whether it is called with rows alone that have a cell without a score, or whose judge lacked
-            a member or found a contradicted claim.
-        keep_rows: Whether the evaluation holds the rows.
-        facts: What else the summary of a run says.
-
-    Attributes:
-        rows: The rows kept.
-    """
-
-    on_result: Callable[[Row], object] | None = None
-    faults_only: bool = False
-    keep_rows: bool = True
-    facts: Mapping[str, object] = field(default_factory=dict)
-    rows: list[Row] = field(default_factory=list)
-
-    def take(self, index: int, sample: Sample | BadSample, verdicts: Mapping[str, Verdict]) -> None:
-        """Take a row that was written."""
-        has_listener = self.on_result is not None and (
-            not self.faults_only or any(map(_is_faulty, verdicts.values()))
-        )
-        if not (self.keep_rows or has_listener):
-            return
-        row = Row.of(index, sample, verdicts)
-        if self.keep_rows:
-            self.rows.append(row)
-        if self.on_result is not None:
-            self.on_result(row)
-
-
-@dataclass(slots=True)
-class JudgedCells:
-    """A row with what is judged of it so far; it waits for its other cells, or for its turn.
-
-    Args:
-        index: Number of the row.
-        sample: The row.
-        text: The sample as JSON, where files of a run need it.
-        missing: How many cells will be added.
-        cells: By judge, a verdict and its JSON.
-    """
-
-    index: int
-    sample: Sample | BadSample
-    text: bytes
-    missing: int
-    cells: dict[str, tuple[bytes, Verdict]] = field(default_factory=dict)
-
-
-class _RowFiles(Protocol):
-    """Writes rows to the files of a run, and knows the cells that an earlier start has judged."""
-
-    most_waiting: int
-    """Most rows that wait in memory for a slower one; later ones are written in the end, from the journal."""
-
-    def write(self, row: JudgedCells) -> Mapping[str, Verdict]:
-        """Write a row, and return its verdicts."""
-        ...
-
-
-class OrderedRows:
-    """Takes cells as they are judged, and passes each row on once it and all rows before it are complete.
-
-    Args:
-        judges: Names of the judges, in the order of the results.
-        output: Takes the rows.
-        files: Writes the rows of a run first; None where none is kept.
-    """
-
-    def __init__(self, judges: Iterable[str], output: RowOutput, files: _RowFiles | None = None) -> None:
-        self._totals = {name: _JudgeTotals() for name in judges}
-        self._output, self._files = output, files
-        self._waiting: deque[JudgedCells] = deque()
-        self._by_index: dict[int, JudgedCells] = {}
-        self._ids, self._repeated_ids = set[int](), Counter[str]()
-        self._later: int | None = None
-        self._is_closed = False
-        self._lock = threading.Lock()
-
-    def expect(self, row: int, sample: Sample | BadSample, text: bytes, missing: int) -> None:
-        """Take note of the next row, of which some cells are missing still.
-
-        Args:
-            row: Its index.
-            sample: The sample.
-            text: The sample as JSON, where files of a run need it.
-            missing: How many of its cells will be added.
-        """
-        with self._lock:
-            if self._later is not None:
-                return
-            if self._files is not None and len(self._waiting) >= self._files.most_waiting:
-                self._later = row
-                return
-            self._waiting.append(JudgedCells(row, sample, text, missing))
-            self._by_index[row] = self._waiting[-1]
-            self._pass_on()
-
-    def add(self, row: int, text: bytes, verdict: Verdict) -> None:
-        """Take a cell, in any order, from any thread."""
-        with self._lock:
-            waiting = self._by_index.get(row)
-            if waiting is not None:
-                waiting.cells[verdict.judge] = text, verdict
-                waiting.missing -= 1
-                self._pass_on()
-
-    def close(self) -> None:
-        """Pass nothing on any more: what threads that still run will judge is discarded."""
-        with self._lock:
-            self._is_closed = True
-
-    def finish(self, rows: Iterable[tuple[int, Sample | BadSample]]) -> None:
-        """Pass on the rows that could not wait in memory; their cells are in the journal."""
-        with self._lock:
-            self._pass_on()
-            for index, sample in rows if self._later is not None else ():
-                if self._later is not None and index >= self._later:
-                    self._write(JudgedCells(index, sample, b"", 0))
-
-    def finish_all(self, rows: Iterable[tuple[int, Sample | BadSample]]) -> None:
-        """Pass on all rows, from a journal that has all their cells."""
-        self._later = 0
-        self.finish(rows)
-
-    def summary(self) -> dict[str, Summary]:
-        """Return the summary of each judge over the rows passed on."""
-        return {name: totals.summary() for name, totals in self._totals.items()}
-
-    def evaluation(self) -> Evaluation:
-        """Return the evaluation of the rows passed on, and log which ids several of them have."""
-        if self._repeated_ids:
-            _log.warning(
-                "repeated ids, of %s: %s; rows are told apart by their place, and all of them count",
-                plural(self._repeated_ids.total(), "further row"),
-                shortened(list(self._repeated_ids))[1:-1],
-            )
-        return Evaluation(rows=tuple(self._output.rows), summary=self.summary())
-
-    def _pass_on(self) -> None:
-        while self._waiting and self._waiting[0].missing == 0 and not self._is_closed:
-            row = self._waiting.popleft()
-            del self._by_index[row.index]
-            self._write(row)
-
-    def _write(self, row: JudgedCells) -> None:
-        if self._files is None:
-            verdicts: Mapping[str, Verdict] = {name: row.cells[name][1] for name in self._totals}
-        else:
-            verdicts = self._files.write(row)
-        for name, totals in self._totals.items():
-            totals.add(verdicts[name], row.sample)
-        self._note_id(row.sample)
-        self._output.take(row.index, row.sample, verdicts)
-
-    def _note_id(self, sample: Sample | BadSample) -> None:
-        number = sample.metadata.get("id") if isinstance(sample, Sample) else None
-        if number is None:
-            return
-        if hash(str(number)) in self._ids:
-            self._repeated_ids[str(number)] += 1
-        self._ids.add(hash(str(number)))
-
-
 def paired(a: Evaluation | Iterable[RowInput], b: Evaluation | Iterable[RowInput]) -> Iterator[RowInput]:
     """Pair the answers of two runs over the same questions, row by row, for `compare`.
 
@@ -648,17 +469,17 @@ def pair_rows(before: Iterable[Row], after: Iterable[Row]) -> list[tuple[Row, Ro
         after: Rows of the other.
     """
     first, second = ({row.index: row for row in rows} for rows in (before, after))
-    in_place = {i for i, row in first.items() if i in second and question_of(row) == question_of(second[i])}
+    in_place = {i for i, row in first.items() if i in second and _question_of(row) == _question_of(second[i])}
     moved: defaultdict[Hashable, deque[Row]] = defaultdict(deque)
     for i, row in second.items():
-        if i not in in_place and question_of(row):
-            moved[question_of(row)].append(row)
+        if i not in in_place and _question_of(row):
+            moved[_question_of(row)].append(row)
     pairs = []
     for i, row in first.items():
         if i in in_place:
             pairs.append((row, second[i]))
-        elif moved.get(question_of(row)):
-            pairs.append((row, moved[question_of(row)].popleft()))
+        elif moved.get(_question_of(row)):
+            pairs.append((row, moved[_question_of(row)].popleft()))
     return pairs
 
 
@@ -694,7 +515,7 @@ def _expectation(row: Row) -> dict[str, object]:
     return {name: value for name, value in expectations.items() if value not in (None, "", ())}
 
 
-def question_of(row: Row) -> tuple[str, ...]:
+def _question_of(row: Row) -> tuple[str, ...]:
     """Return what the user said in a row."""
     if row.sample is None:
         return ()

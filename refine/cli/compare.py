@@ -1,20 +1,26 @@
-"""The command `refine compare`: two runs over the same questions, by their scores or answer by answer."""
+"""The commands `refine compare`, which sets two runs side by side, `estimate` and `plan`, which go before one."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from statistics import stdev
 
-from judges import ConfigurationError
-from judges.errors import plural, shortened
+from judges import ConfigurationError, Judge, Price, Sample
+from judges.errors import CannotJudge, plural, shortened
+from judges.model import ModelRequest
+from judges.models.prompt_and_reply import dialect_of, fresh_nonce, tokens_of
 from judges.offline import Evaluation, Row, RunComparison, compare, compare_runs, load_run, paired
-from judges.offline.run.estimate import Estimate, Range, estimate
+from judges.offline.run.calls import REPLY_TOKENS
 from judges.offline.run.settings import BatchSettings
 from judges.offline.run_comparison import paired_rows
 from judges.offline.statistics import LengthAdjusted, length_adjusted, n_pairs
+from judges.requests import Ask, Consult, Request
+from judges.runtime.prices import price_of
+from judges.verdict import Usage
 from refine.cli.judge_specs import by_name, load_judge, load_judges
 from refine.cli.options import CompareOptions, EstimateOptions, PlanOptions
 from refine.cli.runs import check_rows, read_prices, rows_file
@@ -77,17 +83,12 @@ def _regressions(comparison: RunComparison, before: Evaluation, after: Evaluatio
         lines.append(f"\n{judge}: {plural(len(change.regressions), 'row')} fell, the largest fall first")
         for index in change.regressions[:_MOST_REGRESSIONS]:
             scores = [row.verdicts[judge].score or 0.0 for row in pairs[index]]
-            lines.append(f"  row {index}: {scores[0]:.3f} to {scores[1]:.3f}  {_question(pairs[index][1])}")
+            sample = pairs[index][1].sample
+            question = shortened("" if sample is None else sample.question, longest=_LONGEST_QUESTION)
+            lines.append(f"  row {index}: {scores[0]:.3f} to {scores[1]:.3f}  {question}")
         if len(change.regressions) > _MOST_REGRESSIONS:
             lines.append(f"  and {len(change.regressions) - _MOST_REGRESSIONS} more; all of them with --json")
     return "".join(f"{line}\n" for line in lines)
-
-
-def _question(row: Row) -> str:
-    questions = (
-        [message.content for message in row.sample.conversation if message.role == "user"] if row.sample else []
-    )
-    return shortened(questions[-1] if questions else "", longest=_LONGEST_QUESTION)
 
 
 def run_estimate(options: EstimateOptions) -> int:
@@ -101,7 +102,7 @@ def run_estimate(options: EstimateOptions) -> int:
     file = rows_file(options.rows)
     check_rows(file, options.rows.limit, keep_unreadable=options.rows.keep_unreadable)
     rows = islice(file.rows(), options.rows.limit)
-    result = estimate(
+    result = _estimate(
         rows, judges, read_prices(options.prices), price=BatchSettings().price if options.batch else 1.0
     )
     if options.as_json:
@@ -112,7 +113,220 @@ def run_estimate(options: EstimateOptions) -> int:
     return 0
 
 
-def _print_estimate(result: Estimate) -> None:
+_DEEPEST = 6
+_ASSUMED = 3
+"""What a part of a formula counts as where the sample does not tell it, for instance topics."""
+
+_TERM = re.compile(r"(\d*)\s*([a-z]?)")
+
+_Range = tuple[float, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _JudgeEstimate:
+    """What one judge will take over all rows; each range goes from few to many.
+
+    Args:
+        judge: The judge.
+        models: The models it asks.
+        formula: Its calls for one sample, as it explains them.
+        calls: Model calls.
+        input_tokens: Tokens of the prompts, from those rendered for the first step of each row.
+        output_tokens: Tokens of the replies, `REPLY_TOKENS` a call.
+        cost: US dollars; None where a price is unknown.
+    """
+
+    judge: str
+    models: tuple[str, ...]
+    formula: str
+    calls: _Range
+    input_tokens: _Range
+    output_tokens: _Range
+    cost: _Range | None
+
+    def at(self, price: float) -> _JudgeEstimate:
+        """Return the same with calls at a share of their price."""
+        return self if self.cost is None else replace(self, cost=(self.cost[0] * price, self.cost[1] * price))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Estimate:
+    """What judging a dataset will take.
+
+    Args:
+        rows: Rows that can be read.
+        judges: What each judge will take.
+        unpriced: Models whose price is unknown.
+    """
+
+    rows: int
+    judges: tuple[_JudgeEstimate, ...]
+    unpriced: tuple[str, ...]
+
+    @property
+    def calls(self) -> _Range:
+        """Model calls of all judges."""
+        return _sum_of(part.calls for part in self.judges)
+
+    @property
+    def tokens(self) -> _Range:
+        """Input and output tokens of all judges."""
+        return _sum_of(counts for part in self.judges for counts in (part.input_tokens, part.output_tokens))
+
+    @property
+    def cost(self) -> _Range | None:
+        """US dollars of all judges; None where a price is unknown."""
+        costs = [part.cost for part in self.judges if part.cost is not None]
+        return _sum_of(costs) if len(costs) == len(self.judges) else None
+
+
+def _estimate(
+    rows: Iterable[object], judges: Mapping[str, Judge], prices: Mapping[str, Price], *, price: float
+) -> _Estimate:
+    """Estimate what judging rows will take; no model is asked.
+
+    A prompt is rendered for the first step of each judge on each row; later steps count as that long. Repeats of a
+    failed call, and of a reply that could not be read, are not included.
+
+    Args:
+        rows: Samples; anything else is a row that cannot be read, and costs nothing.
+        judges: The judges by name.
+        prices: Price by model name.
+        price: What a call costs, as a share of that; `BatchSettings.price` for calls in batches.
+    """
+    totals = {name: _Total() for name in judges}
+    number = 0
+    for row in rows:
+        if isinstance(row, Sample):
+            number += 1
+            for name, judge in judges.items():
+                totals[name].add(judge, row)
+    parts = tuple(_judge_estimate(name, judge, totals[name], prices).at(price) for name, judge in judges.items())
+    unpriced = {
+        model for part in parts if part.cost is None for model in part.models if not price_of(model, prices)
+    }
+    return _Estimate(rows=number, judges=parts, unpriced=tuple(sorted(unpriced)))
+
+
+@dataclass
+class _Total:
+    calls: list[float] = field(default_factory=lambda: [0.0, 0.0])
+    tokens: list[float] = field(default_factory=lambda: [0.0, 0.0])
+
+    def add(self, judge: Judge, sample: Sample) -> None:
+        """Add what a judge takes on one sample."""
+        requests = list(_first_requests(judge, sample, _DEEPEST))
+        if not requests:
+            return
+        formula = _calls_of(judge.explain().calls, sample)
+        for side in (0, 1):
+            calls = max(formula[side], len(requests))
+            self.calls[side] += calls
+            self.tokens[side] += calls * sum(tokens_of(request)[side] for request in requests) / len(requests)
+
+
+def _calls_of(formula: str, sample: Sample) -> _Range:
+    """Return the fewest and the most calls that a judge's formula comes to on a sample; (0, 0) where it has none.
+
+    Of a formula such as `"3 + n; compat 3 + 2n"` the part before the semicolon counts; `"1, or 2 by claims"` is 1
+    to 2.
+    """
+    counts = {
+        "n": len(sample.retrieved_contexts or ()) or 1,
+        "s": max(1, len(re.findall(r"[.!?。！？]+(?=\s|$)", sample.answer or ""))),
+        "t": len(sample.reference_topics or ()) or _ASSUMED,
+        "k": _ASSUMED,
+    }
+    options = [_value(option, counts) for option in re.split(r",? or (?![^(]*\))", formula.partition(";")[0])]
+    call_counts = [value for value in options if value is not None]
+    return (min(call_counts), max(call_counts)) if call_counts else (0.0, 0.0)
+
+
+def _value(formula: str, counts: Mapping[str, int]) -> float | None:
+    """Return the value of a sum of products; None where it says something else."""
+    total = 0.0
+    for term in re.split(r"\+(?![^(]*\))", formula):
+        repeats = re.match(r"\s*(\d+) x \((.*)\)\s*$", term)
+        if repeats:
+            inner = _value(repeats[2].partition(", or")[0], counts)
+            if inner is None:
+                return None
+            total += int(repeats[1]) * inner
+            continue
+        match = _TERM.match(term.strip())
+        if match is None or not (match[1] or match[2] in counts):
+            return None
+        total += int(match[1] or 1) * counts.get(match[2] if not term.strip()[match.end() :].strip() else "", 1)
+    return total
+
+
+def _first_requests(judge: Judge, sample: Sample, depth: int) -> Iterator[ModelRequest]:
+    """Yield the requests that a judge begins with on a sample; none where it needs no model to judge it."""
+    deliberation = judge.deliberate(sample)
+    try:
+        step = next(deliberation)
+    except (StopIteration, CannotJudge):
+        return
+    finally:
+        deliberation.close()
+    for request in step if isinstance(step, tuple) else (step,):
+        yield from _requests(request, depth)
+
+
+def _requests(request: Request, depth: int) -> Iterator[ModelRequest]:
+    match request:
+        case Ask():
+            yield dialect_of(request.model).compose(request, fresh_nonce())
+        case Consult(judge=judge, sample=sample) if depth and isinstance(judge, Judge):
+            yield from _first_requests(judge, sample, depth - 1)
+        case _:
+            return
+
+
+def _judge_estimate(name: str, judge: Judge, total: _Total, prices: Mapping[str, Price]) -> _JudgeEstimate:
+    explanation = judge.explain()
+    calls = (total.calls[0], total.calls[1])
+    tokens = (math.ceil(total.tokens[0]), math.ceil(total.tokens[1]))
+    replies = (calls[0] * REPLY_TOKENS[0], calls[1] * REPLY_TOKENS[1])
+    models = explanation.models
+    return _JudgeEstimate(
+        judge=name,
+        models=models,
+        formula=explanation.calls,
+        calls=calls,
+        input_tokens=tokens,
+        output_tokens=replies,
+        cost=_cost_of(calls, tokens, replies, [price_of(model, prices) for model in models]),
+    )
+
+
+def _cost_of(calls: _Range, tokens: _Range, replies: _Range, prices: list[Price | None]) -> _Range | None:
+    """Return the cost with the cheapest and with the dearest model of a judge."""
+    if not calls[1]:
+        return (0.0, 0.0)
+    listed_prices = [price for price in prices if price is not None]
+    if not listed_prices or len(listed_prices) < len(prices):
+        return None
+    return (
+        min(_priced(price, calls[0], tokens[0], replies[0]) for price in listed_prices),
+        max(_priced(price, calls[1], tokens[1], replies[1]) for price in listed_prices),
+    )
+
+
+def _priced(price: Price, calls: float, tokens: float, replies: float) -> float:
+    """Return the cost of calls that are all alike, as a price may depend on the length of a prompt."""
+    if not calls:
+        return 0.0
+    usage = Usage(calls=1, input_tokens=round(tokens / calls), output_tokens=round(replies / calls))
+    return price.of(usage) * calls
+
+
+def _sum_of(ranges: Iterable[_Range]) -> _Range:
+    pairs = list(ranges)
+    return sum(low for low, _ in pairs), sum(high for _, high in pairs)
+
+
+def _print_estimate(result: _Estimate) -> None:
     numbers = ("calls", "input tokens", "output tokens", "US dollars")
     columns = (Column("judge"), Column("calls a row"), *(Column(name, is_number=True) for name in numbers))
     rows = [
@@ -128,12 +342,12 @@ def _print_estimate(result: Estimate) -> None:
     print_text(note, style="dim")
 
 
-def _range(counts: Range) -> str:
+def _range(counts: _Range) -> str:
     low, high = (f"{round(count):,}" for count in counts)
     return low if low == high else f"{low} to {high}"
 
 
-def _cost(cost: Range | None) -> str:
+def _cost(cost: _Range | None) -> str:
     if cost is None:
         return "unknown"
     low, high = (f"{dollars:,.4f}" if dollars < 1 else f"{dollars:,.2f}" for dollars in cost)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from difflib import get_close_matches
@@ -18,18 +19,19 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
-from rich.table import Column
+from rich.table import Column as RichColumn
+from rich.text import Text
 
 from judges import BadSample, ConfigurationError, Judge, Price, Sample, known_prices
-from judges.errors import first_fault, shortened
-from judges.offline import Evaluation, Row, load_run, read_rows
+from judges.errors import first_fault, plural, shortened
+from judges.offline import Evaluation, Row, Summary, load_run, read_rows
 from judges.offline import Progress as RunProgress
 from judges.offline.dataset.reading import RowsFile, checked_columns
-from judges.offline.results import RowOutput, dataset_changes
+from judges.offline.results import dataset_changes
 from judges.offline.run.cells import RunWork
-from judges.offline.run.gate import Gate, junit, refuse_baseline, result_of
-from judges.offline.run.journaled import Loader, check_free, check_shards, merge, run_source, with_fingerprints
-from judges.offline.run.outputs import SUMMARY, TIMING
+from judges.offline.run.evaluate import Loader, check_free, check_shards, merge, run_source, with_fingerprints
+from judges.offline.run.gate import Gate
+from judges.offline.run.outputs import SUMMARY, TIMING, RowOutput
 from judges.offline.run.settings import BatchSettings, OnProgress, RunSettings
 from judges.offline.run.source import (
     DatasetFile,
@@ -37,13 +39,15 @@ from judges.offline.run.source import (
     Manifest,
     RunRows,
     changed_judges,
-    file_digest,
 )
 from refine.cli import options as of
 from refine.cli.judge_specs import by_name, load_judges
-from refine.cli.tables import Faults, print_results, print_slices, slices_as_json, slices_of
+from refine.cli.tables import Column, print_table, print_text, text_console
 
 _CODES = {"passed": 0, "failed": 1, "unscored": 3}
+_COLOURS = {1: "red", 2: "yellow", 3: "green", 4: "bright_green"}
+_BARS = " ▁▂▃▄▅▆▇█"
+_MOST = len(_BARS) - 1
 
 
 class _RunGate:
@@ -84,7 +88,7 @@ class _RunGate:
         if self._before is not None and self._baseline is not None and not self._gate.allow_other_judge:
             others = changed_judges(self._before.judge_records, with_fingerprints(manifest, judges).by_name)
             rows = (Row.of(index, sample, {}) for index, sample in _source(manifest))
-            refuse_baseline(others, dataset_changes(self._before.rows, rows), self._baseline)
+            self._gate.refuse_baseline(others, dataset_changes(self._before.rows, rows), self._baseline)
 
     def exit_code(self, folder: Path, evaluation: Evaluation) -> int:
         """Say what became of each condition, and return the exit code: 0 passed, 1 failed, 3 too many unscored."""
@@ -94,16 +98,16 @@ class _RunGate:
 
             names = (str(self._baseline), str(folder))
             comparison = compare_runs(self._before, load_run(folder), names=names)
-        checks = self._gate.checks(evaluation, comparison)
-        for check in checks:
+        result = self._gate.result(evaluation, comparison)
+        for check in result.checks:
             sys.stderr.write(f"refine: gate {check}\n")
         if self._junit is not None:
             try:
                 self._junit.parent.mkdir(parents=True, exist_ok=True)
-                self._junit.write_bytes(junit(checks, name=f"refine {folder}", seconds=_seconds_of(folder)))
+                self._junit.write_bytes(result.junit(name=f"refine {folder}", seconds=_seconds_of(folder)))
             except OSError as error:
                 raise ConfigurationError(f"--junit {self._junit} cannot be written: {error.strerror}") from None
-        return _CODES[result_of(checks)]
+        return _CODES[result.verdict]
 
 
 def _seconds_of(folder: Path) -> float:
@@ -159,7 +163,7 @@ def show_progress() -> Iterator[OnProgress]:
     if not console.is_terminal:
         yield _Lines()
         return
-    text = TextColumn("{task.description}", markup=False, table_column=Column())  # wraps where it is too long
+    text = TextColumn("{task.description}", markup=False, table_column=RichColumn())  # wraps where it is too long
     columns = (BarColumn(bar_width=_BAR_WIDTH), text)
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("judging", total=None)
@@ -222,7 +226,7 @@ def run_evaluate(options: of.EvaluateOptions) -> int:
     load = partial(_load_again, manifest.judges, options.judges.asks.base_url)
     code = _judge(work, manifest, load, gate, as_json=options.as_json)
     if options.slices:
-        print_slices(slices_of(load_run(folder), options.slices))
+        _print_slices(_slices_of(load_run(folder), options.slices))
     return code
 
 
@@ -328,7 +332,7 @@ def run_merge(options: of.MergeOptions) -> int:
     manifest = check_shards(folders)
     dataset = _same_dataset(manifest, options.rows, accept_changes=False, remedy="go on with each shard first")
     source = _source(manifest.model_copy(update={"dataset": dataset}))
-    faults = Faults()
+    faults = _Faults()
     output = RowOutput(on_result=faults.note, faults_only=True, keep_rows=False, facts=_facts(manifest))
     return _print_totals(out, merge(folders, out, source, output), faults, as_json=options.as_json)
 
@@ -398,11 +402,17 @@ def _dataset(rows: RowsFile, total: int) -> DatasetFile:
     return DatasetFile(
         name=str(rows.path),
         path=str(rows.path.absolute()),
-        sha256=file_digest(rows.path),
+        sha256=_file_digest(rows.path),
         rows=total,
         encoding=rows.encoding,
         columns=dict(rows.columns),
     )
+
+
+def _file_digest(path: Path) -> str:
+    """Return the SHA-256 of a file's content, as hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _same_dataset(before: Manifest, rows: Path | None, *, accept_changes: bool, remedy: str) -> DatasetFile:
@@ -414,7 +424,7 @@ def _same_dataset(before: Manifest, rows: Path | None, *, accept_changes: bool, 
     path = Path(before.dataset.path) if rows is None else rows
     if not path.exists():
         raise ConfigurationError(f"the dataset {path} is gone; say where it is now with --rows FILE")
-    if file_digest(path) == before.dataset.sha256:
+    if _file_digest(path) == before.dataset.sha256:
         return before.dataset.model_copy(update={"path": str(path.absolute())})
     if not accept_changes:
         raise ConfigurationError(
@@ -446,7 +456,7 @@ def _judge(work: RunWork, manifest: Manifest, load: Loader, gate: _RunGate, *, a
         gate: What must be reached.
         as_json: Whether the totals are printed as JSON.
     """
-    faults, folder = Faults(), Path(work.settings.folder)
+    faults, folder = _Faults(), Path(work.settings.folder)
     output = RowOutput(on_result=faults.note, faults_only=True, keep_rows=False, facts=_facts(manifest))
     with show_progress() as on_progress:
         watched = work.evolve(on_progress=on_progress)
@@ -455,12 +465,12 @@ def _judge(work: RunWork, manifest: Manifest, load: Loader, gate: _RunGate, *, a
     return gate.exit_code(folder, evaluation) if gate.is_set else code
 
 
-def _print_totals(folder: Path, evaluation: Evaluation, faults: Faults, *, as_json: bool) -> int:
+def _print_totals(folder: Path, evaluation: Evaluation, faults: _Faults, *, as_json: bool) -> int:
     if as_json:
         sys.stdout.write((folder / SUMMARY).read_text(encoding="utf-8"))
     else:
         seconds = _seconds_of(folder)
-        print_results(evaluation.summary, faults, place=folder, seconds=seconds)
+        _print_results(evaluation.summary, faults, place=folder, seconds=seconds)
     return 0 if any(figures.scored for figures in evaluation.summary.values()) else 1
 
 
@@ -472,19 +482,175 @@ def run_show(options: of.ShowOptions) -> int:
     """
     folder = options.run
     evaluation: Evaluation = load_run(folder)
-    groups = slices_of(evaluation, options.slices)
+    groups = _slices_of(evaluation, options.slices)
     if options.as_json:
         text = (folder / SUMMARY).read_text(encoding="utf-8")
         if groups:
-            summary = {**json.loads(text), "slices": slices_as_json(groups)}
+            summary = {**json.loads(text), "slices": _slices_as_json(groups)}
             text = f"{json.dumps(summary, ensure_ascii=False, indent=2)}\n"
         sys.stdout.write(text)
         return 0
-    faults = Faults()
+    faults = _Faults()
     for row in evaluation.rows:
         faults.note(row)
     timing = json.loads((folder / TIMING).read_bytes())
     totals = {name: one.model_copy(update=timing["judges"][name]) for name, one in evaluation.summary.items()}
-    print_results(totals, faults, place=folder, seconds=timing["seconds"])
-    print_slices(groups)
+    _print_results(totals, faults, place=folder, seconds=timing["seconds"])
+    _print_slices(groups)
     return 0
+
+
+class _Faults:
+    """The first fault of each kind and how often that kind occurred, to be printed below the table."""
+
+    def __init__(self) -> None:
+        self._first: dict[tuple[str, str], tuple[int, str]] = {}
+        self._times: dict[tuple[str, str], int] = {}
+        self._contradicted: dict[str, list[int]] = {}
+
+    def note(self, row: Row) -> None:
+        """Count what is wrong with a row: it cannot be read, lacks verdicts, or has contradicted claims."""
+        if row.error:
+            self._count("", "unreadable", row.index, row.error)
+            return
+        for name, verdict in row.verdicts.items():
+            if verdict.unscored is not None:
+                self._count(name, verdict.unscored, row.index, verdict.detail)
+            for part in verdict.failed_parts() if verdict.unscored is None else ():
+                self._count(name, f"without {part.judge or 'a part'} ({part.unscored})", row.index, part.detail)
+            if verdict.contradicted:
+                self._contradicted.setdefault(name, []).append(row.index)
+
+    def lines(self) -> list[str]:
+        """Return a line for each kind of fault: how often, at which index of the results first, and why."""
+        faults = [
+            f"{self._times[kind]} x {' '.join(filter(None, kind))}, first at index {index}: {detail}".rstrip(": ")
+            for kind, (index, detail) in self._first.items()
+        ]
+        return [*faults, *(_contradicted_line(name, rows) for name, rows in self._contradicted.items())]
+
+    def _count(self, judge: str, reason: str, index: int, detail: str) -> None:
+        kind = (judge, reason)
+        self._first.setdefault(kind, (index, detail))
+        self._times[kind] = self._times.get(kind, 0) + 1
+
+
+_MOST_NAMED = 50
+"""Most rows that a line names."""
+
+
+def _contradicted_line(judge: str, rows: Sequence[int]) -> str:
+    named = ", ".join(map(str, rows[:_MOST_NAMED])) + (", ..." if len(rows) > _MOST_NAMED else "")
+    have = "has a claim that its" if len(rows) == 1 else "have claims that their"
+    return f"{plural(len(rows), 'row')} {have} evidence contradicts ({judge}), at index {named}"
+
+
+def _print_results(summary: Mapping[str, Summary], faults: _Faults, *, place: Path, seconds: float) -> None:
+    """Print a line for each judge, the faults, and where the results are."""
+    console = text_console()
+    columns = (
+        Column("judge"),
+        Column("mean", is_number=True),
+        *(
+            Column("rated 1" if rating == 1 else f"{rating}", f"rated {rating}", is_number=True, style=colour)
+            for rating, colour in _COLOURS.items()
+        ),
+        Column("passed", is_number=True),
+        Column("unscored"),
+        Column("tokens", is_number=True),
+        Column("s/row", is_number=True),
+    )
+    digits = max(len(f"{number:,}") for figures in summary.values() for number in figures.ratings.values())
+    bars = not console.options.ascii_only
+    rows = [(Text(name), *_result_cells(figures, digits, bars=bars)) for name, figures in summary.items()]
+    print_table(console, columns, rows)
+    means = [f"{name} {_interval(one.mean_interval, '.3f')}" for name, one in summary.items() if one.mean_interval]
+    if means:
+        print_text(f" 95 % of means, over questions: {', '.join(means)}", style="dim")
+    for line in faults.lines():
+        print_text(f" ! {line}", style="yellow")
+    total = next(iter(summary.values())).n
+    print_text(f" {plural(total, 'row')} in {seconds:.1f} s, written to {place}", style="dim")
+
+
+def _result_cells(summary: Summary, digits: int, *, bars: bool) -> list[str | Text]:
+    most = max(summary.ratings.values())
+    ratings = [_bar_and_count(number, most, digits, bars=bars) for number in summary.ratings.values()]
+    unscored = "\n".join(f"{number:,} {reason}" for reason, number in summary.unscored.items())
+    return [
+        Text(_number(summary.mean, ".3f"), style="bold"),
+        *ratings,
+        _number(summary.passed, ".1%"),
+        Text(unscored or "-", style="yellow" if unscored else "dim"),
+        f"{summary.usage.tokens:,}",
+        _number(summary.latency_s, ".2f"),
+    ]
+
+
+def _bar_and_count(number: int, most: int, digits: int, *, bars: bool) -> Text:
+    """Return a count, with a bar as high as its share of the highest."""
+    bar = _BARS[max(1, round(_MOST * number / most))] if bars and number else ""
+    return Text(f"{bar} {number:>{digits},}", style="" if number else "dim")
+
+
+def _number(value: float | None, form: str) -> str:
+    return "-" if value is None else format(value, form)
+
+
+_SLICE_COLUMNS = (
+    Column("judge"),
+    Column("rows", is_number=True),
+    Column("scored", is_number=True),
+    Column("mean", is_number=True),
+    Column("95 %", "95 % of means", is_number=True),
+    Column("passed", is_number=True),
+    Column("95 %", "95 % of passes", is_number=True),
+)
+
+_Slices = Mapping[str, Mapping[str, Mapping[str, Summary]]]
+
+
+def _slices_of(evaluation: Evaluation, columns: Sequence[str]) -> _Slices:
+    """Return the figures of an evaluation by column, value and judge.
+
+    Raises:
+        ConfigurationError: If no row has one of the columns.
+    """
+    return {column: evaluation.slices(column) for column in columns}
+
+
+def _print_slices(slices: _Slices) -> None:
+    """Print a table for each column."""
+    for column, groups in slices.items():
+        rows = [
+            ((value or "(none)") if place == 0 else "", name, *_slice_cells(summary))
+            for value, judges in groups.items()
+            for place, (name, summary) in enumerate(judges.items())
+        ]
+        print_table(text_console(), [Column(column), *_SLICE_COLUMNS], rows)
+
+
+def _slices_as_json(slices: _Slices) -> dict[str, object]:
+    """Return the same figures as plain data."""
+    return {
+        column: {
+            value: {name: summary.model_dump(mode="json") for name, summary in judges.items()}
+            for value, judges in groups.items()
+        }
+        for column, groups in slices.items()
+    }
+
+
+def _slice_cells(summary: Summary) -> tuple[str, ...]:
+    return (
+        f"{summary.n:,}",
+        f"{summary.scored:,}",
+        _number(summary.mean, ".3f"),
+        _interval(summary.mean_interval, ".3f"),
+        _number(summary.passed, ".1%"),
+        _interval(summary.passed_interval, ".1%"),
+    )
+
+
+def _interval(ends: tuple[float, float] | None, form: str) -> str:
+    return "-" if ends is None else f"{ends[0]:{form}} to {ends[1]:{form}}"

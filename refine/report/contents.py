@@ -278,7 +278,7 @@ def _judge_row(run: RunData, name: str, summary: Summary) -> tuple[doc.TableCell
     setting = " ".join(filter(None, (record.spec, _model_of(record))))
     return (
         doc.TableCell(name, ", ".join(models[:_SHOWN_MODELS]) or (setting if setting != name else "")),
-        doc.score_cell(_mean_figure(summary)),
+        _score_cell(_mean_figure(summary)),
         doc.share_cell(_figure(summary.passed, summary.passed_interval, summary.scored, "Wilson, over questions")),
         doc.TableCell(
             doc.percent(summary.scored / summary.n if summary.n else None),
@@ -289,10 +289,21 @@ def _judge_row(run: RunData, name: str, summary: Summary) -> tuple[doc.TableCell
     )
 
 
+def _score_cell(figure: Figure) -> doc.TableCell:
+    """Return a cell for a mean score from 0 to 1."""
+    if figure.value is None:
+        return doc.UNKNOWN
+    return doc.TableCell(
+        doc.number(figure.value),
+        doc.span(figure.low, figure.high),
+        doc.Scale(value=figure.value, low=figure.low, high=figure.high),
+    )
+
+
 def _ratings_cell(ratings: Mapping[int, int]) -> doc.TableCell:
     text = ", ".join(f"{rating}: {doc.count(n)}" for rating, n in ratings.items())
     parts = tuple(doc.BarPart(f"r{rating}", n, f"rated {rating}") for rating, n in ratings.items())
-    return doc.TableCell(text, mark=doc.ShareBar(parts))
+    return doc.TableCell(text, mark=doc.Bars(parts))
 
 
 def _mean_figure(summary: Summary) -> Figure:
@@ -311,7 +322,7 @@ def _histogram(judge: str, verdicts: Sequence[Verdict]) -> doc.Chart | None:
         doc.BarPart("bin", n, f"{step / _BINS:.1f} to {(step + 1) / _BINS:.1f}") for step, n in enumerate(bins)
     )
     text = ", ".join(f"{part.name}: {doc.count(part.size)}" for part in parts if part.size)
-    return doc.Chart(f"Scores of {judge}", doc.Histogram(parts), text)
+    return doc.Chart(f"Scores of {judge}", doc.Bars(parts, are_columns=True), text)
 
 
 def _slices(runs: Sequence[RunData], columns: Sequence[str]) -> Iterator[doc.Block]:
@@ -334,12 +345,12 @@ def _slices(runs: Sequence[RunData], columns: Sequence[str]) -> Iterator[doc.Blo
 
 
 def _slice_cell(summary: Summary, before: Summary | None) -> doc.TableCell:
-    cell = doc.score_cell(_mean_figure(summary))
+    cell = _score_cell(_mean_figure(summary))
     passed = "" if summary.passed is None else f"{doc.percent(summary.passed)} passed"
     if before is None:
         return doc.TableCell(cell.text, "; ".join(filter(None, [cell.more, passed])), cell.mark, cell.tone)
     passed_before = "" if before.passed is None else f" ({doc.percent(before.passed)})"
-    text = f"{cell.text} ({doc.score_cell(_mean_figure(before)).text})"
+    text = f"{cell.text} ({_score_cell(_mean_figure(before)).text})"
     return doc.TableCell(
         text, "; ".join(filter(None, [cell.more, f"{passed}{passed_before}"])), cell.mark, cell.tone
     )
@@ -493,7 +504,7 @@ def _change_row(change: Change, reach: float) -> tuple[doc.TableCell, ...]:
         doc.TableCell(
             f"{doc.count(change.wins)} up, {doc.count(change.losses)} down",
             f"{doc.count(change.ties)} equal",
-            doc.ShareBar(tuple(doc.BarPart(*count) for count in counts)),
+            doc.Bars(tuple(doc.BarPart(*count) for count in counts)),
         ),
         _wins(change),
         doc.TableCell(doc.p_value(change.adjusted_p), change.test.partition(",")[0]),

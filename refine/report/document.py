@@ -136,17 +136,11 @@ class BarPart:
 
 
 @dataclass(frozen=True, slots=True)
-class ShareBar:
-    """ShareBar of a whole, side by side in one bar."""
+class Bars:
+    """How many there are of each: as shares of a whole, side by side in one bar, or as columns."""
 
     parts: tuple[BarPart, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Histogram:
-    """How many there are of each, as columns."""
-
-    parts: tuple[BarPart, ...]
+    are_columns: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +168,7 @@ class ScatterPlot:
     points: tuple[tuple[float, float, int], ...]
 
 
-Mark = Scale | ShareBar | Histogram | ReliabilityDiagram | ScatterPlot
+Mark = Scale | Bars | ReliabilityDiagram | ScatterPlot
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,17 +347,6 @@ def filled_table(
         tuple(tuple(row[place] for place in filled_columns) for row in rows),
         frozenset(filled_columns.index(place) for place in filled_columns if place in numeric),
         caption,
-    )
-
-
-def score_cell(figure: Figure) -> TableCell:
-    """Return a cell for a mean score from 0 to 1."""
-    if figure.value is None:
-        return UNKNOWN
-    return TableCell(
-        number(figure.value),
-        span(figure.low, figure.high),
-        Scale(value=figure.value, low=figure.low, high=figure.high),
     )
 
 

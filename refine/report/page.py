@@ -60,10 +60,8 @@ def _draw(mark: doc.Mark, text: str | None) -> Element:
     match mark:
         case doc.Scale():
             return _draw_scale(mark, text)
-        case doc.ShareBar():
-            return _draw_shares(mark, text)
-        case doc.Histogram():
-            return _draw_columns(mark, text)
+        case doc.Bars():
+            return _draw_columns(mark.parts, text) if mark.are_columns else _draw_shares(mark.parts, text)
         case doc.ReliabilityDiagram():
             return _draw_reliability(mark, text)
         case doc.ScatterPlot():
@@ -104,9 +102,9 @@ def _draw_scale(mark: doc.Scale, text: str | None) -> Element:
     return _svg(_WIDTH, _HEIGHT, text, "range", *parts)
 
 
-def _draw_shares(mark: doc.ShareBar, text: str | None) -> Element:
-    total = sum(part.size for part in mark.parts) or 1.0
-    ends = accumulate(part.size for part in mark.parts)
+def _draw_shares(parts: Sequence[doc.BarPart], text: str | None) -> Element:
+    total = sum(part.size for part in parts) or 1.0
+    ends = accumulate(part.size for part in parts)
     rects = [
         _h(
             "rect",
@@ -117,7 +115,7 @@ def _draw_shares(mark: doc.ShareBar, text: str | None) -> Element:
             width=_WIDTH * part.size / total,
             height=_HEIGHT - 4,
         )
-        for part, end in zip(mark.parts, ends, strict=True)
+        for part, end in zip(parts, ends, strict=True)
         if part.size
     ]
     return _svg(_WIDTH, _HEIGHT, text, "parts", *rects)
@@ -188,14 +186,14 @@ def _square(text: str | None, *drawn: Element) -> Element:
     return _svg(side, side, text, "reliability", frame, diagonal, *drawn, *ticks)
 
 
-def _draw_columns(mark: doc.Histogram, text: str | None) -> Element:
-    most = max((part.size for part in mark.parts), default=0.0) or 1.0
+def _draw_columns(parts: Sequence[doc.BarPart], text: str | None) -> Element:
+    most = max((part.size for part in parts), default=0.0) or 1.0
     return _svg(
-        _COLUMN * len(mark.parts),
+        _COLUMN * len(parts),
         _COLUMNS_HEIGHT + 2 * _LABEL,
         text,
         "columns",
-        *(_column(part, place, most) for place, part in enumerate(mark.parts)),
+        *(_column(part, place, most) for place, part in enumerate(parts)),
     )
 
 

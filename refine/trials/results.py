@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 from pydantic import ValidationError
 
 from graphs.policy import Augmenter, AugmenterName, Policy
-from judges import ConfigurationError, Sample
+from judges import ConfigurationError
 from judges.certificate import aligned_lines
 from judges.errors import shortened
 from judges.offline.run.journal import replacing, write_json
 from judges.offline.run.outputs import RESULTS, SUMMARY, TIMING
-from judges.offline.run.source import row_json
 from judges.offline.trust.benefit_report import good_by_people
 from judges.offline.trust.rows import Opinion, labels_beside, merge_opinions, read_judged, read_labels
 from judges.verdict import Frozen
@@ -562,16 +561,6 @@ ANSWERS = "answers.jsonl"
 
 _Marks = Mapping[tuple[str, str], bool | None]
 """By question and answer, whether people call it good."""
-
-
-def write_answers(folder: Path, answers: Iterable[tuple[int, Sample]]) -> None:
-    """Write every different answer once, with the index of its question."""
-    lines = dict.fromkeys(
-        row_json(sample.model_copy(update={"metadata": {**sample.metadata, "question_id": str(question)}}))
-        for question, sample in answers
-    )
-    with replacing(folder / ANSWERS) as file:
-        file.writelines(line + b"\n" for line in lines)
 
 
 def read_trial(folder: Path, labels: Path | None = None) -> Trial:

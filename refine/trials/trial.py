@@ -33,7 +33,7 @@ from judges.models.retry import kind_of
 from judges.offline import Progress, read_rows
 from judges.offline.dataset.reading import RowInput, read_sample
 from judges.offline.run.evaluate import finish
-from judges.offline.run.journal import Journal, full_disk_told, locked, make_folder
+from judges.offline.run.journal import Journal, full_disk_told, locked, make_folder, replacing
 from judges.offline.run.outputs import SUMMARY
 from judges.offline.run.source import row_json
 from judges.runtime import faults
@@ -42,7 +42,7 @@ from judges.runtime.validation import naming_settings, whole_number
 from judges.settings import MADE_WITH
 from judges.verdict import Usage
 from refine.trials.manifest import MANIFEST, TrialManifest
-from refine.trials.results import BASELINE, DEFAULT_ARMS, FIRST, Arm, Trial, TrialRow, read_arms, write_answers
+from refine.trials.results import ANSWERS, BASELINE, DEFAULT_ARMS, FIRST, Arm, Trial, TrialRow, read_arms
 from refine.trials.store import FAILURES, StoredRow, TrialPlan, answer_key
 
 _MOST_SEEDS = 2**31
@@ -341,6 +341,16 @@ async def _all(calls: Iterable[Coroutine[Any, Any, None]]) -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
+def _write_answers(folder: Path, answers: Iterable[tuple[int, Sample]]) -> None:
+    """Write every different answer once, with the index of its question."""
+    lines = dict.fromkeys(
+        row_json(sample.model_copy(update={"metadata": {**sample.metadata, "question_id": str(question)}}))
+        for question, sample in answers
+    )
+    with replacing(folder / ANSWERS) as file:
+        file.writelines(line + b"\n" for line in lines)
+
+
 def resolve_generator(generator: object) -> object:
     """Return what a name of a model means; anything else as it is."""
     if not isinstance(generator, str):
@@ -504,7 +514,7 @@ async def atrial(
         await run.run(max_concurrency)
         result = _result(run, plan, named, None if out is None else folder)
         if true_judge is None:
-            write_answers(folder, run.answers())
+            _write_answers(folder, run.answers())
         result.write(folder)
         return result
 

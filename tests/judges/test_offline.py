@@ -8,7 +8,7 @@ import json
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
-from typing import Any, Never, Protocol
+from typing import Any, Never
 
 import pytest
 
@@ -19,13 +19,8 @@ from judges.runtime.budget import Allowance
 from judges.runtime.observation import within
 from judges.testing import ScriptedJudge, ScriptedModel
 
-
-class Run(Protocol):
-    """Either of the two ways to evaluate."""
-
-    def __call__(self, samples: Any, judges: object, **settings: Any) -> Evaluation:
-        """Evaluate."""
-        ...
+Run = Callable[..., Evaluation]
+"""Either of the two ways to evaluate."""
 
 
 def in_tasks(samples: Any, judges: object, **settings: Any) -> Evaluation:
@@ -117,18 +112,6 @@ async def test_an_async_iterable_is_pulled_lazily() -> None:
     assert 50 < pulled <= 53
 
 
-async def test_an_async_iterable_gives_numbered_rows() -> None:
-    """Rows of an async dataset are judged and kept in order."""
-
-    async def dataset() -> AsyncIterator[Sample]:
-        for sample in rows(5):
-            yield sample
-
-    evaluation = await aevaluate(dataset(), Length(at_most=3), max_concurrency=2)
-
-    assert answers(evaluation) == ["0", "1", "2", "3", "4"]
-
-
 def test_no_more_than_the_concurrency_at_once() -> None:
     """As many rows are judged at once as allowed, and no more."""
     together = threading.Barrier(3)
@@ -169,47 +152,29 @@ def test_judges_are_taken_in_every_form(run: Run, judges: object, names: list[st
 
 @either
 @pytest.mark.parametrize(
-    ("judges", "message"),
+    ("samples", "judges", "settings", "message"),
     [
-        ([Length(at_most=99), Length(at_most=3), lambda sample: True], "several judges are called 'length'"),
-        ([], "at least one judge"),
-        (3, "cannot make a judge"),
-        ("length", "the judge 'length': any length would pass"),
+        (
+            rows(1),
+            [Length(at_most=99), Length(at_most=3), lambda sample: True],
+            {},
+            "several judges are called 'length'",
+        ),
+        (rows(1), [], {}, "at least one judge"),
+        (rows(1), 3, {}, "cannot make a judge"),
+        (rows(1), "length", {}, "the judge 'length': any length would pass"),
+        (rows(1), Length(at_most=99), {"max_concurrency": 0}, "max_concurrency"),
+        ("rows.jsonl", Length(at_most=99), {}, "read_rows"),
+        ({"answer": "x"}, Length(at_most=99), {}, r"\[sample\]"),
+        (Sample(response="x"), Length(at_most=99), {}, r"\[sample\]"),
     ],
 )
-def test_judges_that_cannot_be_are_refused(run: Run, judges: object, message: str) -> None:
-    """Two judges of one name, none at all, and what is no judge are errors that say so."""
+def test_what_cannot_be_evaluated_is_refused(
+    run: Run, samples: Any, judges: object, settings: Any, message: str
+) -> None:
+    """Judges of one name, none, what is no judge, no concurrency and no rows are refused with the remedy."""
     with pytest.raises(ConfigurationError, match=message):
-        run(rows(1), judges)
-
-
-@either
-@pytest.mark.parametrize(
-    ("samples", "settings", "message"),
-    [
-        (rows(1), {"max_concurrency": 0}, "max_concurrency"),
-        ("rows.jsonl", {}, "read_rows"),
-        ({"answer": "x"}, {}, r"\[sample\]"),
-        (Sample(response="x"), {}, r"\[sample\]"),
-    ],
-)
-def test_bad_arguments_are_refused(run: Run, samples: Any, settings: Any, message: str) -> None:
-    """No concurrency, a path and a single row in the place of rows are refused with the remedy."""
-    with pytest.raises(ConfigurationError, match=message):
-        run(samples, Length(at_most=99), **settings)
-
-
-@either
-def test_a_failing_cell_is_unscored(run: Run) -> None:
-    """A judge that raises leaves a cell without a score; the row, and the mean, are those of the others."""
-    broken = ScriptedJudge([True, ValueError("!"), False, True], name="broken")
-
-    evaluation = run(rows(4), [broken, Length(at_most=99)], max_concurrency=1)
-
-    assert [row.verdicts["broken"].unscored for row in evaluation.rows] == [None, "judge_failed", None, None]
-    assert evaluation.summary["broken"].mean == pytest.approx(2 / 3)
-    assert evaluation.summary["broken"].unscored == {"judge_failed": 1}
-    assert evaluation.summary["length"].scored == 4
+        run(samples, judges, **settings)
 
 
 class _Reckless(Judge):
@@ -228,32 +193,34 @@ class _Reckless(Judge):
 
 
 @either
-def test_a_judge_that_raises_when_called_is_unscored(run: Run) -> None:
-    """Even an error outside a judge's deliberation costs no more than its cell, which names the error."""
-    cell = run(rows(1), [_Reckless(), Length(at_most=99)]).rows[0].verdicts["reckless"]
+def test_a_failing_cell_is_unscored(run: Run) -> None:
+    """A judge that raises, also outside its deliberation, leaves a cell without a score; the rest is judged."""
+    broken = ScriptedJudge([True, ValueError("!"), False, True], name="broken")
 
+    evaluation = run(rows(4), [broken, _Reckless(), Length(at_most=99)], max_concurrency=1)
+
+    assert [row.verdicts["broken"].unscored for row in evaluation.rows] == [None, "judge_failed", None, None]
+    assert evaluation.summary["broken"].mean == pytest.approx(2 / 3)
+    assert evaluation.summary["broken"].unscored == {"judge_failed": 1}
+    assert evaluation.summary["length"].scored == 4
+    cell = evaluation.rows[0].verdicts["reckless"]
     assert (cell.unscored, cell.detail) == ("judge_failed", "RuntimeError in 'reckless'")
 
 
 @either
 def test_an_unreadable_row_keeps_its_place(run: Run) -> None:
-    """A row that is no sample has an error and cells without a score; the rows around it are judged."""
-    evaluation = run([{"answer": "a"}, {"answer": 3}, {}, {"answer": "b"}], Length(at_most=99))
+    """A row that is no sample, or stands for a torn one, has an error and unscored cells; others are judged."""
+    evaluation = run(
+        [{"answer": "a"}, {"answer": 3}, {}, BadSample("line 7 is torn"), {"answer": "b"}], Length(at_most=99)
+    )
 
-    assert [bool(row.error) for row in evaluation.rows] == [False, True, True, False]
+    assert [bool(row.error) for row in evaluation.rows] == [False, True, True, True, False]
     assert "field 'answer'" in evaluation.rows[1].error
     assert evaluation.rows[1].sample is None
     assert evaluation.rows[1].verdicts["length"].unscored == "invalid_sample"
-    assert evaluation.summary["length"].n == 4
+    assert evaluation.rows[3].error == "line 7 is torn"
+    assert evaluation.summary["length"].n == 5
     assert evaluation.summary["length"].mean == 1.0
-
-
-@either
-def test_an_error_in_the_place_of_a_row_is_unreadable(run: Run) -> None:
-    """A dataset may hold the error of a row it could not read."""
-    row = run([BadSample("line 7 is torn")], Length(at_most=99)).rows[0]
-
-    assert row.error == "line 7 is torn"
 
 
 def test_a_configuration_error_comes_at_once() -> None:
@@ -340,16 +307,20 @@ def test_an_error_of_the_dataset_is_raised(run: Run) -> None:
 
 @either
 def test_rows_stream_to_a_file_as_they_are_ready(run: Run, tmp_path: Path) -> None:
-    """Each row is a line of JSON on disk, in order, by the time it is reported."""
+    """Each row is a line of JSON on disk, in order, when it is reported; what is no valid Unicode is escaped."""
     path = tmp_path / "results.jsonl"
     seen: list[list[int]] = []
 
-    def look(row: Row) -> None:
-        seen.append([json.loads(line)["index"] for line in path.read_text(encoding="utf-8").splitlines()])
+    def written() -> list[Any]:
+        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
-    run(rows(3), Length(at_most=99), out=path, on_result=look)
+    def look(row: Row) -> None:
+        seen.append([row["index"] for row in written()])
+
+    run(rows(3), lambda sample: Verdict.checked(passed=True, rationale="\ud83d"), out=path, on_result=look)
 
     assert seen == [[0], [0, 1], [0, 1, 2]]
+    assert written()[0]["verdicts"]["function"]["rationale"] == "\ud83d"
 
 
 @either
@@ -360,16 +331,6 @@ def test_rows_stream_to_an_open_file(run: Run) -> None:
     evaluation = run([*rows(2), {"answer": 3}], Length(at_most=99), out=out)
 
     assert tuple(map(Row.model_validate_json, out.getvalue().splitlines())) == evaluation.rows
-
-
-@either
-def test_half_a_surrogate_pair_can_be_written(run: Run, tmp_path: Path) -> None:
-    """Text that is no valid Unicode ends up escaped in the results instead of ending the run."""
-    path = tmp_path / "results.jsonl"
-
-    run(rows(1), lambda sample: Verdict.checked(passed=True, rationale="\ud83d"), out=path)
-
-    assert json.loads(path.read_text(encoding="utf-8"))["verdicts"]["function"]["rationale"] == "\ud83d"
 
 
 @either
@@ -408,15 +369,6 @@ def test_nothing_scored_has_no_mean(run: Run, samples: list[object]) -> None:
     assert (summary.mean, summary.passed, summary.latency_s) == (None, None, None)
 
 
-@either
-def test_rows_need_not_be_kept(run: Run) -> None:
-    """Without the rows in memory, the summary is the same."""
-    kept, dropped = run(rows(5), Length(at_most=0)), run(rows(5), Length(at_most=0), keep_rows=False)
-
-    assert dropped.rows == ()
-    assert dropped.summary["length"].ratings == kept.summary["length"].ratings == {1: 5, 2: 0, 3: 0, 4: 0}
-
-
 async def test_threads_work_inside_a_running_loop() -> None:
     """The sync way can be called where an event loop is running, with async functions too."""
 
@@ -436,17 +388,6 @@ def test_workers_inherit_the_context(run: Run) -> None:
 
     assert evaluation.summary["helpfulness"].scored == 2
     assert evaluation.summary["helpfulness"].unscored == {"budget": 3}
-
-
-def test_both_ways_find_the_same() -> None:
-    """Threads and tasks give the same verdicts on the same rows."""
-
-    def marks(evaluation: Evaluation) -> list[tuple[float | None, str]]:
-        return [(v.score, v.feedback) for row in evaluation.rows for v in row.verdicts.values()]
-
-    judges = [Length(at_least=2), lambda answer: int(answer) % 4 + 1]
-
-    assert marks(evaluate(rows(30), judges)) == marks(in_tasks(rows(30), judges))
 
 
 # --- reading rows
@@ -478,46 +419,24 @@ def test_json_lines_are_read(written: Written) -> None:
 
 
 def test_csv_is_read(written: Written) -> None:
-    """Columns are fields, lists are JSON in their cells, an empty cell is an empty answer or a missing field."""
+    """A line for Excel and blanks around names are no data; an empty cell is an empty answer or no field."""
     rows = [
         Sample(user_input="q", response="a, b", retrieved_contexts=("c",), metadata={"id": "7"}),
         Sample(user_input="r", response="", metadata={"id": ""}),
     ]
-    path = written("r.csv", 'question,answer,contexts,id\nq,"a, b","[""c""]",7\nr,,,\n')
-    assert list(read_rows(path)) == rows
     path = written("r.csv", 'sep=;\n question ; answer;contexts ;id\nq;a, b;"[""c""]";7\nr;;;\n')
     assert list(read_rows(path)) == rows
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "message"),
+    ("name", "text", "place"),
     [
         ("r.jsonl", '{"answer": "a"}\n{"answer": 3}\n', "line 2: field 'answer': "),
-        ("r.jsonl", '{"answer": "a"\n', "line 1: not valid JSON: .* at column"),
         ("r.jsonl", '\n["a"]\n', r"line 2: a row is a JSON object .*, not \[\"a\"\]"),
         ("r.jsonl", '{"score": NaN}\n', "line 1: NaN is not a JSON number"),
         ("r.jsonl", "[" * 100_000, "line 1: not readable JSON"),
-        ("r.csv", "sep=,\nanswer\nb,c\n", "line 3: there are more cells than columns"),
-        ("r.csv", 'answer,contexts\n"a\nb",[c\n', "line 2: field 'contexts': in a CSV file it is written as JSON"),
-        ("r.csv", "answer,answer\na,b\n", "line 1: the column 'answer' appears twice"),
-        ("r.csv", 'answer\n"a\n', "line 2: "),
-    ],
-)
-def test_a_row_that_cannot_be_read_is_placed(written: Written, name: str, text: str, message: str) -> None:
-    """The error is one line that names file, line and field."""
-    path = written(name, text)
-
-    with pytest.raises(BadSample, match=message) as caught:
-        list(read_rows(path))
-    assert str(caught.value).startswith(str(path))
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "place"),
-    [
         ("r.jsonl", '{"answer": "a"}\n{"question": "ж日😀", "answer": x}\n', "line 2: .* at column 31$"),
-        ("r.jsonl", '\ufeff{"answer": }', "line 1: .* at column 12$"),
+        ("r.jsonl", '\ufeff{"answer": }', "line 1: not valid JSON: .* at column 12$"),
         (
             "r.jsonl",
             '\r\n{"answer": "a"\r\n',
@@ -527,60 +446,46 @@ def test_a_row_that_cannot_be_read_is_placed(written: Written, name: str, text: 
         (
             "r.jsonl",
             '{"answer": "NaN \\" Infinity", "score": -Infinity}',
-            "-Infinity is not a JSON number, at column 40$",
+            "line 1: -Infinity is not a JSON number, at column 40$",
         ),
+        ("r.csv", "sep=,\nanswer\nb,c\n", "line 3: there are more cells than columns"),
         (
             "r.csv",
             'answer,contexts\n"a\n\nb",\n\n\n"c\nd",[é}\n',
-            "line 7: field 'contexts': .* column 2 of the cell$",
+            "line 7: field 'contexts': in a CSV file it is written as JSON.* column 2 of the cell$",
         ),
         (
             "r.csv",
             '\nanswer,contexts\r\n"a\r\nb","[1,\r\n,]"\r\n',
             "line 3: .* at column 1 of line 2 of the cell$",
         ),
+        ("r.csv", "answer,answer\na,b\n", "line 1: the column 'answer' appears twice"),
         ("r.csv", 'answer\na\n\n"b\n\n', "line 4: a quotation mark is opened here and never closed$"),
         ("r.csv", f"answer\na\n{'b' * 200_000}\n", r"line 3: field larger than .*; write such rows as \.jsonl$"),
+        ("r.jsonl", '{"answer": "a"}\n{"answer": "éé\xff"}\n', "line 2: .* column 15; save the file as UTF-8"),
+        ("r.csv", 'answer\na\n"b\nééb,é\xff"\n', "line 4: .* column 6; save the file as UTF-8"),
     ],
 )
-def test_a_broken_row_is_named_by_line_and_column(written: Written, name: str, text: str, place: str) -> None:
-    """Columns are characters of that line, lines those of the file, blank and quoted ones too."""
-    with pytest.raises(BadSample, match=place):
-        list(read_rows(written(name, text)))
+def test_a_row_that_cannot_be_read_is_placed(tmp_path: Path, name: str, text: str, place: str) -> None:
+    """One line names file, line, column and field; columns are characters, lines those of the file, quoted too.
+
+    The letter ÿ stands for a byte that is no UTF-8.
+    """
+    path = tmp_path / name
+    path.write_bytes(text.encode().replace("\xff".encode(), b"\xff"))
+
+    with pytest.raises(BadSample, match=place) as caught:
+        list(read_rows(path))
+    assert str(caught.value).startswith(str(path))
+    assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("name", "place"), [("r.jsonl", "line 2: .* column 15;"), ("r.csv", "line 4: .* column 6;")]
-)
-def test_bytes_that_are_not_utf8_are_named_by_line_and_column(tmp_path: Path, name: str, place: str) -> None:
-    """A large file is read up to them, and the error says where they are and what to do."""
-    rows = {"r.jsonl": '{"answer": "a"}\n{"answer": "éé\xff"}\n', "r.csv": 'answer\na\n"b\nééb,é\xff"\n'}[name]
-    (tmp_path / name).write_bytes(rows.encode().replace("\xff".encode(), b"\xff"))
-    with pytest.raises(BadSample, match=f"{place} save the file as UTF-8"):
-        list(read_rows(tmp_path / name))
-
-
-@pytest.mark.parametrize("name", ["r.jsonl", "r.csv"])
-def test_other_encodings_are_refused(tmp_path: Path, name: str) -> None:
-    """A file that is not UTF-8 is an error that says so."""
-    (tmp_path / name).write_bytes('answer\n"é"\n'.encode("latin-1"))
-
-    with pytest.raises(BadSample, match=r"not (UTF-8|valid JSON)"):
-        list(read_rows(tmp_path / name))
-
-
-def test_rows_are_read_lazily(written: Written) -> None:
-    """What stands further down has not been looked at when the first row is there."""
-    assert next(read_rows(written("r.jsonl", '{"answer": "a"}\nbroken\n'))) == Sample(response="a")
-
-
-def test_errors_can_be_kept(written: Written) -> None:
-    """A row that cannot be read can stand as an error among the others."""
+def test_rows_are_read_lazily_and_errors_can_be_kept(written: Written) -> None:
+    """What stands further down is not looked at for the first row; an error can stand among the others."""
     path = written("r.jsonl", '{"answer": "a"}\nbroken\n{"answer": "b"}\n')
 
-    found = list(read_rows(path, errors="keep"))
-
-    assert [type(one) for one in found] == [Sample, BadSample, Sample]
+    assert next(read_rows(path)) == Sample(response="a")
+    assert [type(one) for one in read_rows(path, errors="keep")] == [Sample, BadSample, Sample]
 
 
 @pytest.mark.parametrize(
@@ -633,7 +538,7 @@ def test_an_evaluation_is_read_by_judge_slice_and_row() -> None:
     with pytest.raises(ConfigurationError, match=r"no row has a column 'tpoic' .* \['topic'\]"):
         evaluation.slices("tpoic")
     dropped = mixed_evaluation(keep_rows=False)
-    assert len(dropped) == 4
+    assert (dropped.rows, len(dropped), dropped["good"].ratings) == ((), 4, evaluation["good"].ratings)
     with pytest.raises(ConfigurationError, match="keep_rows=True"):
         _ = dropped.scores
 

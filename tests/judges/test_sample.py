@@ -32,22 +32,18 @@ ANSWER = {"role": "assistant", "content": "15 C."}
 AGENT_TURN = [QUESTION, TOOL_CALL, TOOL_RESULT, ANSWER]
 
 
-@pytest.mark.parametrize("name", ["user_input", "question", "query", "request", "input", "inputs"])
-def test_a_question_is_read_under_every_name(name: str) -> None:
-    """Each dialect's name for the question fills `user_input`."""
-    assert Sample.read({name: "Why?"}).user_input == "Why?"
-
-
-@pytest.mark.parametrize("name", ["response", "answer", "output", "outputs", "prediction"])
-def test_an_answer_is_read_under_every_name(name: str) -> None:
-    """Each dialect's name for the answer fills `response`."""
-    assert Sample.read({name: "Because."}).response == "Because."
-
-
-@pytest.mark.parametrize("name", ["reference", "expected_response", "ground_truth", "reference_outputs"])
-def test_a_reference_is_read_under_every_name(name: str) -> None:
-    """Each dialect's name for the expected answer fills `reference`."""
-    assert Sample.read({name: "Because."}).reference == "Because."
+@pytest.mark.parametrize(
+    ("field", "names"),
+    [
+        ("user_input", ["user_input", "question", "query", "request", "input", "inputs"]),
+        ("response", ["response", "answer", "output", "outputs", "prediction"]),
+        ("reference", ["reference", "expected_response", "ground_truth", "reference_outputs"]),
+    ],
+)
+def test_a_field_is_read_under_every_name(field: str, names: list[str]) -> None:
+    """Each dialect's name for question, answer and expected answer fills the field."""
+    for name in names:
+        assert getattr(Sample.read({name: "Why?"}), field) == "Why?", name
 
 
 def test_a_row_of_plain_values_is_read_like_any_other() -> None:
@@ -104,38 +100,28 @@ def test_a_databricks_row_is_read() -> None:
 
 
 def test_documents_known_only_by_id_are_read() -> None:
-    """Databricks allows documents without text: then there are ids and no contexts."""
+    """Databricks allows documents without text: then there are ids and no contexts; ids given apart are kept."""
     sample = Sample.read(retrieved_context=[{"doc_uri": "d1"}])
     assert (sample.retrieved_context_ids, sample.retrieved_contexts) == (("d1",), None)
-
-
-def test_ids_given_apart_are_kept() -> None:
-    """Ids in their own column are not overwritten by those inside the documents."""
     sample = Sample.read(retrieved_context=[{"content": "x", "doc_uri": "d1"}], retrieved_context_ids=["own"])
     assert sample.retrieved_context_ids == ("own",)
 
 
 @pytest.mark.parametrize(
-    ("guidelines", "expected"),
-    [("Be kind.", ("Be kind.",)), (["Be kind.", "Be short."], ("Be kind.", "Be short."))],
-)
-def test_guidelines_are_one_or_several(guidelines: object, expected: tuple[str, ...]) -> None:
-    """A single guideline is a list of one."""
-    assert Sample.read(guidelines=guidelines).guidelines == expected
-
-
-@pytest.mark.parametrize(
-    "rubrics",
+    ("row", "expected"),
     [
-        {"score1_description": "bad", "score2_description": "good"},
-        {1: "bad", 2: "good"},
-        {"1": "bad", "2": "good"},
+        ({"guidelines": "Be kind."}, ("Be kind.",)),
+        ({"guidelines": ["Be kind.", "Be short."]}, ("Be kind.", "Be short.")),
+        ({"rubrics": {"score1_description": "bad", "score2_description": "good"}}, {"1": "bad", "2": "good"}),
+        ({"rubrics": {1: "bad", 2: "good"}}, {"1": "bad", "2": "good"}),
+        ({"rubrics": {"1": "bad", "2": "good"}}, {"1": "bad", "2": "good"}),
     ],
     ids=repr,
 )
-def test_ragas_rubrics_are_read_as_levels(rubrics: object) -> None:
-    """Ragas' `score1_description` keys, numbers and digits all name levels."""
-    assert Sample.read(rubrics=rubrics).rubrics == {"1": "bad", "2": "good"}
+def test_guidelines_and_rubrics_are_read_in_every_form(row: dict[str, Any], expected: object) -> None:
+    """A single guideline is a list of one; ragas' `score1_description`, numbers and digits all name levels."""
+    (field,) = row
+    assert getattr(Sample.read(row), field) == expected
 
 
 @dataclass
@@ -205,15 +191,6 @@ def test_calls_are_found_where_others_keep_them(turns: list[dict[str, Any]]) -> 
     assert [(call.name, call.args) for call in request.tool_calls] == [("now", {"zone": "CET"})]
     assert (result.role, result.content) == ("tool", "12:00")
     assert sample.question == "?"
-
-
-def test_a_call_without_arguments_has_none() -> None:
-    """Given as null or left out."""
-    assert (
-        ToolCall.model_validate({"name": "now", "args": None})
-        == ToolCall(name="now")
-        == ToolCall(name="now", args={})
-    )
 
 
 @pytest.mark.parametrize("name", ["messages", "user_input", "request", "inputs", "input"])
@@ -298,6 +275,7 @@ def test_parts_that_are_not_text_are_named_to_the_judge() -> None:
 def test_a_call_without_arguments_is_read(arguments: object) -> None:
     """Providers write no arguments in several ways."""
     assert ToolCall.model_validate({"function": {"name": "f", "arguments": arguments}}) == ToolCall(name="f")
+    assert ToolCall.model_validate({"name": "f", "args": arguments}) == ToolCall(name="f", args={})
 
 
 def test_unknown_columns_become_metadata() -> None:
@@ -334,13 +312,9 @@ def test_a_row_without_any_known_column_is_refused() -> None:
     assert "'prompt_text'" in evaluation.rows[0].error
 
 
-def test_an_empty_column_leaves_its_field_to_another_name() -> None:
-    """A None under one name does not hide the value under another."""
-    assert Sample.read(user_input=None, question="q") == Sample(user_input="q")
-
-
 def test_a_second_column_for_a_field_becomes_metadata() -> None:
-    """Of two questions or two equal answers the first name counts, and the other column is kept."""
+    """Of two questions or two equal answers the first that is filled counts, and the other column is kept."""
+    assert Sample.read(user_input=None, question="q") == Sample(user_input="q")
     sample = Sample.read(user_input="q", query="other", response="judged", answer="judged")
     assert (sample.question, sample.response) == ("q", "judged")
     assert sample.metadata == {"query": "other", "answer": "judged"}
@@ -380,14 +354,10 @@ def test_two_answers_are_a_question_wherever_a_row_is_read(row: dict[str, Any], 
 
 
 def test_keywords_replace_what_a_sample_holds() -> None:
-    """A keyword in another dialect replaces the field it means."""
-    assert Sample.read(Sample(user_input="q", response="old"), answer="new").response == "new"
+    """A keyword in another dialect replaces the field it means; without one a sample is read as itself."""
+    sample = Sample(user_input="q", response="old")
+    assert Sample.read(sample, answer="new").response == "new"
     assert Sample.read({"question": "q", "response": "old"}, answer="new").metadata == {}
-
-
-def test_a_sample_is_read_as_itself() -> None:
-    """Reading a sample returns the same object."""
-    sample = Sample(user_input="q")
     assert Sample.read(sample) is sample
 
 
@@ -411,69 +381,55 @@ SAMPLES = st.builds(
 
 @given(SAMPLES)
 def test_a_sample_survives_json(sample: Sample) -> None:
-    """A JSON round trip returns the same sample, also as a row without its empty fields."""
+    """A round trip, also without empty fields, returns the same sample; its parts make it up without overlap."""
     assert Sample.model_validate_json(sample.model_dump_json()) == sample
     assert Sample.model_validate(json.loads(sample.model_dump_json(exclude_defaults=True))) == sample
-
-
-@given(SAMPLES)
-def test_the_parts_of_an_exchange_make_it_up(sample: Sample) -> None:
-    """Conversation, steps and answer are the whole exchange, in this order and without overlap."""
     answer = [sample.answer] if sample.answer is not None else []
     earlier = [*sample.conversation, *sample.steps]
     assert list(sample.messages[: len(earlier)]) == earlier
     assert [message.content for message in sample.messages[len(earlier) :]] == answer
 
 
-def test_a_single_turn_has_its_parts() -> None:
-    """Question and answer as text are a conversation of one message."""
-    sample = Sample(user_input="Why?", response="Because.")
-    question = Message(role="user", content="Why?")
-    assert (sample.question, sample.answer) == ("Why?", "Because.")
-    assert (sample.conversation, sample.steps) == ((question,), ())
-    assert sample.messages == (question, Message(role="assistant", content="Because."))
-
-
-def test_a_conversation_has_its_parts() -> None:
-    """Of a conversation, the last message is the answer and what the assistant did before it are steps."""
-    sample = Sample.read(messages=[{"role": "system", "content": "Be short."}, *AGENT_TURN])
-    assert (sample.question, sample.answer) == ("How warm is Paris?", "15 C.")
-    assert [message.role for message in sample.conversation] == ["system", "user"]
-    assert [message.role for message in sample.steps] == ["assistant", "tool"]
-    assert sample.messages == sample.user_input
+STEPS = ["assistant: ", "tool: 15 C"]
 
 
 @pytest.mark.parametrize(
-    "row",
+    ("row", "answer", "steps"),
     [
-        {"messages": AGENT_TURN},
-        {"messages": AGENT_TURN, "response": "15 C."},
-        {"messages": AGENT_TURN[:-1], "response": "15 C."},
-        {"messages": AGENT_TURN[:1], "trajectory": AGENT_TURN[1:3], "response": "15 C."},
-        {"question": "How warm is Paris?", "trajectory": AGENT_TURN[1:3], "response": "15 C."},
+        ({"question": "How warm is Paris?", "answer": "15 C."}, "15 C.", []),
+        ({"messages": [{"role": "system", "content": "Be short."}, *AGENT_TURN]}, "15 C.", STEPS),
+        ({"messages": AGENT_TURN, "response": "15 C."}, "15 C.", STEPS),
+        ({"messages": AGENT_TURN[:-1], "response": "15 C."}, "15 C.", STEPS),
+        ({"messages": AGENT_TURN[:1], "trajectory": AGENT_TURN[1:3], "response": "15 C."}, "15 C.", STEPS),
+        ({"question": "How warm is Paris?", "trajectory": AGENT_TURN[1:3], "response": "15 C."}, "15 C.", STEPS),
+        ({"question": "How warm is Paris?", "trajectory": AGENT_TURN[1:], "response": "15 C."}, "15 C.", STEPS),
+        ({"messages": [QUESTION, ANSWER], "response": "16 C."}, "16 C.", ["assistant: 15 C."]),
+        ({"messages": [QUESTION]}, None, []),
+        ({"messages": [QUESTION, TOOL_CALL]}, None, STEPS[:1]),
+        ({"messages": [QUESTION, TOOL_CALL, TOOL_RESULT]}, None, STEPS),
     ],
-    ids=["messages", "answer twice", "answer apart", "steps apart", "question as text"],
 )
-def test_one_exchange_has_one_reading(row: dict[str, Any]) -> None:
-    """However an exchange is spread over columns, question, steps and answer are the same."""
+def test_an_exchange_has_its_parts(row: dict[str, Any], answer: str | None, steps: list[str]) -> None:
+    """Wherever it stands, the last message is the answer, unless it is a step or an answer is given apart.
+
+    An answer that the messages or the trajectory end with is told once, and an earlier one is not lost.
+    """
     sample = Sample.read(row)
-    assert [message.role for message in sample.messages] == ["user", "assistant", "tool", "assistant"]
-    assert [message.role for message in sample.steps] == ["assistant", "tool"]
-    assert (sample.question, sample.answer) == ("How warm is Paris?", "15 C.")
+    assert (sample.question, sample.answer) == ("How warm is Paris?", answer)
+    assert [f"{step.role}: {step.content}" for step in sample.steps] == steps
+    earlier = ["system"] * ("Be short." in str(row))
+    assert [message.role for message in sample.conversation] == [*earlier, "user"]
+    told = () if answer is None else (Message(role="assistant", content=answer),)
+    assert sample.messages == (*sample.conversation, *sample.steps, *told)
 
 
-def test_an_answer_given_apart_follows_an_earlier_one() -> None:
-    """A response that differs from the last message is judged, and the earlier answer is not lost."""
-    sample = Sample.read(messages=[QUESTION, ANSWER], response="16 C.")
-    assert (sample.answer, [message.content for message in sample.steps]) == ("16 C.", ["15 C."])
-
-
-@pytest.mark.parametrize("messages", [[QUESTION], [QUESTION, TOOL_CALL], [QUESTION, TOOL_CALL, TOOL_RESULT], []])
-def test_an_exchange_without_an_answer_has_none(messages: list[object]) -> None:
-    """A question, a tool call or a tool result is no answer, and no step is lost."""
-    sample = Sample.read(messages=messages)
-    assert sample.answer is None
-    assert sample.messages == sample.user_input
+def test_of_several_questions_the_last_is_answered() -> None:
+    """What was said before it is the conversation; without a message there is no question and no answer."""
+    sample = Sample.read(messages=[*AGENT_TURN, {"role": "user", "content": "And Rome?"}, ANSWER])
+    assert (sample.question, sample.answer, sample.steps) == ("And Rome?", "15 C.", ())
+    assert sample.conversation == sample.messages[:-1]
+    nothing = Sample.read(messages=[])
+    assert (nothing.question, nothing.answer, nothing.messages) == ("", None, ())
 
 
 def test_a_sample_is_frozen() -> None:
@@ -518,14 +474,10 @@ def test_a_sample_is_frozen() -> None:
     ids=lambda case: None if isinstance(case, str) else str(next(iter(case))),
 )
 def test_a_bad_row_is_refused_in_one_line(row: dict[str, Any], message: str) -> None:
-    """The error shows the field's name in the input, what was expected and the value."""
+    """The error shows the field's name in the input, what was expected and the value; a long one is cut."""
     with pytest.raises(BadSample) as caught:
         Sample.read(row)
     assert str(caught.value) == message
-
-
-def test_a_long_value_is_shown_short() -> None:
-    """A long value does not flood the error."""
     with pytest.raises(BadSample, match=r"\(given \['x+\.\.\.\)$") as caught:
         Sample.read(response=["x" * 1000])
     assert len(str(caught.value)) < 150
@@ -539,11 +491,3 @@ def test_what_is_no_row_is_refused(source: object, message: str) -> None:
     """Only a sample, a mapping or keywords can be read."""
     with pytest.raises(BadSample, match=message):
         Sample.read(source)
-
-
-def test_an_answer_that_ends_the_trajectory_is_told_once() -> None:
-    """A trajectory may end with the answer itself; it is no step, and occurs once in the messages."""
-    steps = [("assistant", "Let me look."), ("assistant", "It is 15 C.")]
-    sample = Sample(user_input="How warm is it?", response="It is 15 C.", trajectory=steps)  # type: ignore[arg-type]
-    assert [message.content for message in sample.steps] == ["Let me look."]
-    assert [message.content for message in sample.messages] == ["How warm is it?", "Let me look.", "It is 15 C."]

@@ -69,18 +69,20 @@ def test_a_check_gives_the_best_or_the_worst(passed: bool, rating: int) -> None:
     assert (verdict.value, verdict.passed, verdict.rating, verdict.score) == (passed, passed, rating, passed)
 
 
-@pytest.mark.parametrize("rating", [0, 5, -1, True, 4.0, "4", None])
-def test_what_is_no_rating_is_refused(rating: Any) -> None:
-    """A rating is an integer from 1 to 4; lookalikes are rejected."""
-    with pytest.raises(ValueError, match="rating"):
-        Verdict.rated(rating)
-
-
-@pytest.mark.parametrize("score", [-0.1, 1.1, float("nan"), float("inf")])
-def test_what_is_no_score_is_refused(score: float) -> None:
-    """A score outside 0 to 1 is an error, never clamped."""
-    with pytest.raises(ValueError, match="a score lies from 0 to 1, not"):
-        Verdict.scored(score)
+@pytest.mark.parametrize(
+    ("make", "wrong", "message"),
+    [
+        (Verdict.rated, [0, 5, -1, True, 4.0, "4", None], "rating"),
+        (Verdict.scored, [-0.1, 1.1, float("nan"), float("inf")], "a score lies from 0 to 1, not"),
+    ],
+)
+def test_what_is_no_rating_or_score_is_refused(
+    make: Callable[[Any], Verdict], wrong: list[Any], message: str
+) -> None:
+    """A rating is an integer from 1 to 4, and lookalikes are rejected; a score outside 0 to 1 is never clamped."""
+    for mark in wrong:
+        with pytest.raises(ValueError, match=message):
+            make(mark)
 
 
 @pytest.mark.parametrize("reason", get_args(Unscored))
@@ -92,48 +94,26 @@ def test_unscored_is_no_score(reason: Unscored) -> None:
 
 
 @pytest.mark.parametrize(
-    "fields",
+    ("verdict", "passed", "rating", "gates"),
     [
-        {},
-        {"score": 1.0, "rating": 4},
-        {"unscored": "no_claims", "score": 0.0},
-        {"unscored": "no_claims", "passed": False},
-        {"unscored": "no_idea"},
+        (Verdict.rated(3, success_rating=4), False, 3, {1, 2, 3}),
+        (Verdict.scored(0.8, threshold=0.9), False, 3, set()),
+        (Verdict.scored(0.8, threshold=0.7), True, 3, {1, 2, 3}),
+        (Verdict.scored(0.4, threshold=0.3), True, 2, {1, 2}),
+        (Verdict.scored(0.5, threshold=0.75, value=3), False, 3, set()),
+        (Verdict.without_score("judge_failed"), None, None, set()),
     ],
-    ids=repr,
 )
-def test_a_half_verdict_is_refused(fields: dict[str, Any]) -> None:
-    """Score and rating without a pass mark are not enough, and none needs a known reason."""
-    with pytest.raises(ValueError, match=r"verdict.* one$"):
-        Verdict(**fields)
+def test_a_native_rating_opens_a_gate_and_a_score_must_have_passed(
+    verdict: Verdict, *, passed: bool | None, rating: int | None, gates: set[int]
+) -> None:
+    """A native rating is compared as it is; a score, and a level of another scale, must reach its own pass mark.
 
-
-def test_a_native_rating_is_compared_as_it_is() -> None:
-    """The gate of the loop counts for a native rating, not the judge's own pass mark."""
-    verdict = Verdict.rated(3, success_rating=4)
-    assert verdict.passed is False
-    assert verdict.reaches(3)
-    assert not verdict.reaches(4)
-
-
-def test_a_score_must_also_reach_its_own_pass_mark() -> None:
-    """A threshold fitted offline holds online: a good rating below it passes no gate."""
-    assert not Verdict.scored(0.8, threshold=0.9).reaches(3)
-    assert Verdict.scored(0.8, threshold=0.7).reaches(3)
-    assert not Verdict.scored(0.4, threshold=0.3).reaches(3)
-
-
-def test_a_level_of_another_scale_is_not_a_native_rating() -> None:
-    """Level 3 of 1 to 5 happens to map onto rating 3, and still has to reach its own pass mark."""
-    verdict = Verdict.scored(0.5, threshold=0.75, value=3)
-    assert (verdict.value, verdict.rating) == (3, 3)
-    assert not verdict.reaches(3)
-
-
-@pytest.mark.parametrize("success_rating", [1, 2, 3, 4])
-def test_unscored_opens_nothing(success_rating: int) -> None:
-    """An unscored verdict passes no gate, not even the lowest."""
-    assert not Verdict.without_score("judge_failed").reaches(success_rating)
+    So a threshold fitted offline holds online. An unscored verdict passes no gate, not even the lowest, and
+    `if judge(...)` asks for the judge's own pass mark, which it did not reach.
+    """
+    assert (verdict.passed, verdict.rating, bool(verdict)) == (passed, rating, passed is True)
+    assert {gate for gate in (1, 2, 3, 4) if verdict.reaches(gate)} == gates
 
 
 VERDICTS = st.one_of(
@@ -163,17 +143,13 @@ def test_a_verdict_is_frozen_and_takes_no_strange_field() -> None:
 
 
 def test_usages_add_up() -> None:
-    """Calls, tokens and cost are summed, and `sum` works with a start."""
+    """Calls, tokens and cost are summed, and `sum` works with a start; a sum with an unknown part is unknown."""
     usage = Usage(calls=1, input_tokens=10, output_tokens=5, cost=0.25)
     total = sum([usage, usage], Usage())
     assert total == Usage(calls=2, input_tokens=20, output_tokens=10, cost=0.5)
     assert total.tokens == 30
-
-
-@pytest.mark.parametrize("costs", [(None, 0.5), (0.5, None), (None, None)])
-def test_an_unknown_cost_stays_unknown(costs: tuple[float | None, float | None]) -> None:
-    """A sum with an unknown part is unknown, not too low."""
-    assert (Usage(calls=1, cost=costs[0]) + Usage(calls=1, cost=costs[1])).cost is None
+    for one, other in ((None, 0.5), (0.5, None), (None, None)):
+        assert (Usage(calls=1, cost=one) + Usage(calls=1, cost=other)).cost is None
 
 
 @given(st.builds(Usage, calls=st.integers(0, 9), input_tokens=st.integers(0, 9), cost=st.none() | st.floats(0, 9)))
@@ -227,27 +203,15 @@ def test_one_mark_implies_the_others(marks: dict[str, Any], expected: Verdict) -
         *({"rating": 5}, {"rating": True}, {"score": 1.5}, {"rating": 3, "score": 0.7}),
         *({"score": 1.5, "passed": True}, {"rating": 0, "passed": False}, {"rating": 4, "passed": False}),
         {"unscored": "undefined", "score": 1.0, "passed": True},
+        *({}, {"score": 1.0, "rating": 4}, {"unscored": "no_idea"}),
+        *({"unscored": "no_claims", "score": 0.0}, {"unscored": "no_claims", "passed": False}),
     ],
     ids=str,
 )
 def test_a_mark_out_of_range_or_half_given_is_refused(marks: dict[str, Any]) -> None:
-    """Marks that cannot be completed are rejected, and two marks never lead to a guess at the third."""
+    """Marks that cannot be completed are rejected, two lead to no guess at the third, and none has a reason."""
     with pytest.raises(ValueError, match=r"Verdict\.checked\(True\) make one$"):
         Verdict(**marks)
-
-
-@pytest.mark.parametrize(
-    ("verdict", "passed"),
-    [
-        (Verdict.rated(4), True),
-        (Verdict.rated(2), False),
-        (Verdict.checked(passed=False), False),
-        (Verdict.without_score("no_claims"), False),
-    ],
-)
-def test_a_verdict_is_true_where_it_passed(verdict: Verdict, *, passed: bool) -> None:
-    """`if judge(...)` asks whether the judge's pass mark was reached; an unscored verdict reached none."""
-    assert bool(verdict) is passed
 
 
 ROW = {"question": "?", "answer": "One is. Two is.", "retrieved_contexts": ["One is."]}

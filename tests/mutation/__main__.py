@@ -45,10 +45,7 @@ ROOMS: dict[str, tuple[list[str], list[str]]] = {
         ["tests/statistics"],
     ),
     "run": (
-        [
-            f"{RUN}/{name}.py"
-            for name in ("calls", "cells", "evaluate", "gate", "journal", "journaled", "meter", "outputs")
-        ],
+        [f"{RUN}/{name}.py" for name in ("calls", "cells", "evaluate", "gate", "journal", "outputs")],
         [
             *(f"tests/runs/test_{name}.py" for name in ("batches", "gate", "limits", "resuming")),
             "tests/judges/test_offline.py",

@@ -147,30 +147,15 @@ def test_no_cell_of_a_table_is_a_formula_and_every_text_comes_back() -> None:
 
 def test_numbers_never_say_more_than_they_know() -> None:
     """A share just above 0 is not 0, a small sum is not nothing, and a time is written out."""
-    assert [percent(share) for share in (0, 0.0001, 0.5, 0.99999, 1 - 1e-16, None)] == [
-        "0.0%",
-        "< 0.1%",
-        "50.0%",
-        "> 99.9%",
-        "100.0%",
-        "–",
-    ]
-    assert [dollars(sum_) for sum_ in (0, 0.00012, 0.0123, 1234.5, None)] == [
-        "$0.00",
-        "$0.00012",
-        "$0.0123",
-        "$1,234.50",
-        "unknown",
-    ]
+    shares = {0: "0.0%", 0.0001: "< 0.1%", 0.5: "50.0%", 0.99999: "> 99.9%", 1 - 1e-16: "100.0%", None: "–"}
+    assert {share: percent(share) for share in shares} == shares
+    sums = {0: "$0.00", 0.00012: "$0.00012", 0.0123: "$0.0123", 1234.5: "$1,234.50", None: "unknown"}
+    assert {sum_: dollars(sum_) for sum_ in sums} == sums
     assert [p_value(p) for p in (0.00001, 0.04, None)] == ["< 0.001", "0.040", "–"]
     assert moment("2026-11-22T03:04:05+00:00") == "22 November 2026, 03:04 UTC"
     assert _escape_markup("# a|b <i>\n`x` [y](z) & 1. 2") == "\\# a\\|b &lt;i&gt; \\`x\\` \\[y\\](z) &amp; 1. 2"
-    assert [_escape_markup(text) for text in ("1. a", "- a", "95.8 %", "+0.1")] == [
-        "&#49;. a",
-        "\\- a",
-        "95.8 %",
-        "+0.1",
-    ]
+    marks = {"1. a": "&#49;. a", "- a": "\\- a", "95.8 %": "95.8 %", "+0.1": "+0.1"}
+    assert {text: _escape_markup(text) for text in marks} == marks
 
 
 def test_the_page_allows_its_own_script_and_nothing_else() -> None:

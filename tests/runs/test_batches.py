@@ -6,6 +6,7 @@ import json
 import resource
 import signal
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -100,15 +101,9 @@ def test_a_run_in_batches_from_the_command_line(tmp_path: Path) -> None:
             (["--rate", 2], "rate has no use with batches"),
         ):
             assert text in line_of(refine(*begin[:-2], *wrong, "--out", tmp_path / "new"))
-
-
-def test_an_endpoint_without_batches_is_said_without_a_way_on(tmp_path: Path) -> None:
-    """The line says to begin a new run, and does not offer to go on with this one."""
-    rows = write_rows(tmp_path / "rows.jsonl", 2)
-    with serving(lambda _: Reply(status=404, text="no such page")) as server:
-        judge = ["--judge", "helpfulness", "--model", "m", "--base-url", server.url]
-        line = line_of(refine("evaluate", rows, *judge, "--out", tmp_path / "run", "--batch"))
-    assert line.endswith("begin a new run without them, or give the address of one that has")
+        server.reply = lambda _: Reply(status=404, text="no such page")
+        line = line_of(refine("evaluate", rows, *judge, "--out", tmp_path / "none", "--batch"))
+        assert line.endswith("begin a new run without them, or give the address of one that has")
 
 
 def test_nothing_is_sent_twice(tmp_path: Path) -> None:
@@ -195,6 +190,11 @@ def test_settings_that_are_refused_are_left_out(tmp_path: Path) -> None:
     assert [batch["request_counts"]["total"] for batch in provider.batches.values()] == [24, 24, 12]
 
 
+def refuse(status: int, asked: Asked) -> Reply:
+    """Refuse whatever is asked."""
+    return Reply(status=status, text="no")
+
+
 def test_refusals_are_one_line(tmp_path: Path) -> None:
     """A refused batch, limits, and models that have no batches are reported; the run goes on later."""
     provider = BatchProvider(answer)
@@ -215,14 +215,17 @@ def test_refusals_are_one_line(tmp_path: Path) -> None:
         evaluate(ROWS, Helpfulness(ScriptedModel([])), run=tmp_path / "new", batch=True)
     with pytest.raises(ConfigurationError, match="batch=True goes with run="):
         evaluate(ROWS, Helpfulness(ScriptedModel([])), batch=True)
-    with serving(lambda _: Reply(status=401, text="bad key")) as server:
-        model = OpenAICompatible(server.url, model="m", api_key="")
-        with pytest.raises(ConfigurationError, match=r"refuses all calls \(status 401\); check the key"):
-            evaluate(ROWS, Helpfulness(model), run=tmp_path / "key", batch=True)
-    with serving(lambda _: Reply(status=404, text="no such page")) as server:
-        model = OpenAICompatible(server.url, model="m", api_key="")
-        with pytest.raises(ConfigurationError, match="'m' has no batches: its endpoint answered with status 404"):
-            evaluate(ROWS, Helpfulness(model), run=tmp_path / "none", batch=True)
+    for status, line in (
+        (401, r"refuses all calls \(status 401\); check the key"),
+        (
+            404,
+            "'m' has no batches: its endpoint answered with status 404",
+        ),
+    ):
+        with serving(partial(refuse, status)) as server:
+            model = OpenAICompatible(server.url, model="m", api_key="")
+            with pytest.raises(ConfigurationError, match=line):
+                evaluate(ROWS, Helpfulness(model), run=tmp_path / str(status), batch=True)
     with pytest.raises(ConfigurationError, match="poll_s is a number from"):
         BatchSettings(poll_s=0)
 

@@ -80,7 +80,7 @@ def test_too_many_unscored_is_a_code_of_its_own(tmp_path: Path) -> None:
 
 def test_a_gate_over_no_rows_passes_nothing() -> None:
     """Where no row was judged there is no figure."""
-    (check,) = Gate(fail_under={"length": 0.5}).checks(evaluate([], Length(at_most=3)))
+    (check,) = Gate(fail_under={"length": 0.5}).result(evaluate([], Length(at_most=3))).checks
     assert (check.result, "0 of 0 rows could not be judged (0%)" in check.detail) == ("unscored", True)
 
 
@@ -152,13 +152,16 @@ def test_what_is_missing_is_one_line(tmp_path: Path) -> None:
 
 
 def test_runs_of_two_judges_are_not_taken_for_one(tmp_path: Path) -> None:
-    """Another setting, model or language is refused by a gate before a call, and told first elsewhere."""
+    """Another setting, model or language is refused by a gate before a call, and told first elsewhere.
+
+    The temperature is one of them, and reaches a model behind an address.
+    """
     rows = rows_with(tmp_path / "rows.jsonl", [1, 2, 3, 9])
     rated = json.dumps({"rationale": "r", "rating": 4, "feedback": "f"})
     with serving(lambda asked: Reply(text=rated)) as server:
 
-        def judged(run: str, words: int, model: str, *more: object) -> Result:
-            judges = ["--judge", f"length:at_most={words},unit=words", "--judge", "helpfulness"]
+        def judged(run: str, words: int, model: str, *more: object, spec: str = "helpfulness") -> Result:
+            judges = ["--judge", f"length:at_most={words},unit=words", "--judge", spec]
             asks = ["--model", model, "--base-url", server.url]
             return refine("evaluate", rows, *judges, *asks, "--out", tmp_path / run, *more)
 
@@ -170,7 +173,12 @@ def test_runs_of_two_judges_are_not_taken_for_one(tmp_path: Path) -> None:
         assert "helpfulness is told to write ru instead of" in line_of(
             judged("b", 3, "small", "--language", "ru", *against)
         )
+        warm = "helpfulness:temperature=0.7"
+        assert "temperature=0.7 instead of" in line_of(judged("b", 3, "small", *against, spec=warm))
+        assert "temperature" in line_of(judged("b", 3, "small", spec="helpfulness:temperature=[1]"))
         assert (len(server.requests), (tmp_path / "b").exists()) == (asked, False)
+        assert judged("c", 3, "small", spec=warm).exit_code == 0
+        assert [request["temperature"] for request in server.requests] == [0.0] * asked + [0.7] * asked
         assert judged("b", 2, "big", *against, "--allow-other-judge").exit_code == 0
         first = refine("compare", tmp_path / "a", tmp_path / "b").stdout.splitlines()[0]
         assert first.startswith("NOT THE SAME JUDGE: length is length:at_most=2")
@@ -179,24 +187,6 @@ def test_runs_of_two_judges_are_not_taken_for_one(tmp_path: Path) -> None:
         assert refine("rescore", tmp_path / "a", "--like", tmp_path / "b").exit_code == 0
         assert "NOT THE SAME" not in refine("compare", tmp_path / "a", tmp_path / "b").stdout
         assert "one of the two" in line_of(refine("rescore", tmp_path / "a"))
-
-
-def test_a_temperature_of_a_judge_reaches_a_model_behind_an_address(tmp_path: Path) -> None:
-    """It was left out of the request without a word, and the judge was taken for the same."""
-    rows = rows_with(tmp_path / "rows.jsonl", [1])
-    rated = json.dumps({"rationale": "r", "rating": 4, "feedback": "f"})
-    with serving(lambda asked: Reply(text=rated)) as server:
-
-        def judged(spec: str, run: str, *more: object) -> Result:
-            asks = ("--model", "m", "--base-url", server.url)
-            return refine("evaluate", rows, "--judge", spec, *asks, "--out", tmp_path / run, *more)
-
-        assert judged("helpfulness", "a").exit_code == 0
-        against = ("--baseline", tmp_path / "a")
-        assert "temperature=0.7 instead of" in line_of(judged("helpfulness:temperature=0.7", "b", *against))
-        assert judged("helpfulness:temperature=0.7", "b").exit_code == 0
-        assert [request["temperature"] for request in server.requests] == [0.0, 0.7]
-        assert "temperature" in line_of(judged("helpfulness:temperature=[1]", "c"))
 
 
 def test_a_baseline_of_another_dataset_is_refused_and_told_first_elsewhere(tmp_path: Path) -> None:

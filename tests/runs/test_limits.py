@@ -13,10 +13,8 @@ from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage
 from langchain_core.messages.ai import UsageMetadata
 
-from judges import ConfigurationError, Helpfulness, OpenAICompatible, Price, Sample, as_judge
+from judges import ConfigurationError, Helpfulness, OpenAICompatible, Price, as_judge
 from judges.offline import Progress, RunSettings, RunStopped, evaluate
-from judges.offline.run.estimate import estimate
-from judges.offline.run.evaluate import judges_by_name
 from judges.testing import ScriptedModel, no_waiting
 from tests.model_server import Asked, ModelServer, Reply, answered, serving
 from tests.runs.commands import RATED, begin, line_of, refine, write_rows
@@ -103,7 +101,9 @@ def test_cached_prompt_tokens_have_their_own_price(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["Air scatters light of short waves. ", "因为空气散射光线，波长越短越强。"])
 def test_an_estimate_holds_what_a_run_takes(tmp_path: Path, text: str) -> None:
     """A provider that counts messages and the reply's schema, at usual letters a token, stays in the range."""
-    rows = [Sample(user_input="Why is the sky blue?", response=text * (1 + i)) for i in range(4)]
+    rows = [{"question": "Why is the sky blue?", "answer": text * (1 + i)} for i in range(4)]
+    file = tmp_path / "rows.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
     def counting(asked: Asked) -> Reply:
         words = "".join(message["content"] for message in asked["messages"]) + json.dumps(asked["response_format"])
@@ -111,12 +111,13 @@ def test_an_estimate_holds_what_a_run_takes(tmp_path: Path, text: str) -> None:
         return Reply(text=RATED, usage=(round(latin / 4 + (len(words) - latin)), 100))
 
     with serving(counting) as one, OpenAICompatible(one.url, model="m", api_key="") as model:
-        judges = judges_by_name(Helpfulness(model))
-        expected = estimate(rows, judges, {"m": Price(input=1.0, output=10.0)})
-        evaluation = evaluate(rows, judges, run=tmp_path / "run")
-    low, high = expected.judges[0].input_tokens
+        judge = ("--judge", "helpfulness", "--model", "m", "--base-url", one.url)
+        expected = json.loads(refine("estimate", file, *judge, "--json").stdout)
+        assert one.requests == []
+        evaluation = evaluate(rows, Helpfulness(model), run=tmp_path / "run")
+    low, high = expected["judges"][0]["input_tokens"]
     assert 0 < low <= evaluation["helpfulness"].usage.input_tokens <= high
-    assert expected.calls == (4, 4)
+    assert expected["calls"] == [4, 4]
 
 
 @pytest.mark.parametrize(
@@ -134,19 +135,8 @@ def test_calls_in_vain_end_the_run_at_once(
     """The first refusal is one line with exit code 2, and nothing is left of a run in which nothing was judged."""
     run = tmp_path / "run"
     with serving(lambda _: Reply(status=status, text=text)) as one:
-        arguments = [
-            "evaluate",
-            rows,
-            "--judge",
-            "helpfulness",
-            "--model",
-            "m",
-            "--base-url",
-            one.url,
-            "--out",
-            run,
-        ]
-        line = line_of(refine(*arguments))
+        judge = ("--judge", "helpfulness", "--model", "m", "--base-url", one.url)
+        line = line_of(refine("evaluate", rows, *judge, "--out", run))
         assert f"refuses all calls (status {status}); {remedy}" in line
         assert line.count(str(status)) > 1, "what the endpoint said follows"
         assert len(one.requests) <= 3 * 8
@@ -203,9 +193,6 @@ def test_limits_hold_from_python(tmp_path: Path) -> None:
     evaluation = evaluate(rows, Helpfulness(model), run=tmp_path / "run", resume=True)
     assert [row.index for row in evaluation.rows] == list(range(9))
     assert len(model.prompts) == 9
-    for wrong in ({"max_calls": 0}, {"max_cost": -1.0}, {"shard": (3, 2)}):
-        with pytest.raises(ConfigurationError):
-            RunSettings(folder="x", **wrong)
     with pytest.raises(ConfigurationError, match="resume=True goes with run="):
         evaluate([], Helpfulness(model), resume=True)
 
@@ -262,6 +249,9 @@ def test_calls_of_a_function_are_counted_and_reported(tmp_path: Path, caplog: py
     [
         ({"folder": " "}, "the folder of a run is empty text"),
         ({"max_calls": 1.5}, "max_calls is a whole number from 1, not 1.5"),
+        ({"max_calls": 0}, "max_calls is a whole number from 1, not 0"),
+        ({"max_cost": -1.0}, "max_cost is a number of US dollars from 0, not -1.0"),
+        ({"shard": (3, 2)}, "a shard is one part of several"),
         ({"max_cost": float("nan")}, "max_cost is a number of US dollars from 0, not nan"),
         ({"shard": "1/2"}, "a shard is one part of several"),
         ({"shard": (1.0, 2)}, "a shard is one part of several"),

@@ -27,7 +27,10 @@ def same_bytes(run: Path, other: Path) -> bool:
 
 
 def test_processes_leave_the_bytes_of_one(tmp_path: Path) -> None:
-    """The limits of all together hold, a run that stopped at one is resumed, and no call is made twice."""
+    """The limits of all together hold, a run that stopped at one is resumed, and no call is made twice.
+
+    So it is where judges are added and replaced.
+    """
     rows, whole, run = write_rows(tmp_path / "rows.jsonl", 40), tmp_path / "whole", tmp_path / "run"
     with serving(lambda _: Reply(text=RATED, delay_s=0.005)) as server:
         assert refine(*begin(rows, whole, server.url)).exit_code == 0
@@ -41,6 +44,13 @@ def test_processes_leave_the_bytes_of_one(tmp_path: Path) -> None:
         assert not (run / "parts").exists()
         assert refine("resume", run, "--processes", 2).exit_code == 0
         assert len(server.requests) == 40
+        assert same_bytes(run, whole)
+        added = ["--judge", "helpfulness:name=again", "--judge", "length:at_most=1"]
+        assert refine("rescore", whole, *added).exit_code == 0
+        assert len(server.requests) == 80
+        assert refine("rescore", run, *added, "--processes", 2, "--max-calls", 12).exit_code == 3
+        assert refine("resume", run).exit_code == 0
+        assert len(server.requests) == 120
         assert same_bytes(run, whole)
     line = line_of(refine(*begin(rows, tmp_path / "new", server.url, "--processes", 3, "--rate", 2)))
     assert "rate=2 cannot be divided between 3 workers" in line
@@ -87,22 +97,6 @@ def test_processes_end_with_the_one_that_started_them(tmp_path: Path) -> None:
         assert 60 <= len(server.requests) <= 60 + 16
         server.reply = lambda _: Reply(text=RATED)
         assert refine(*begin(rows, whole, server.url)).exit_code == 0
-    assert same_bytes(run, whole)
-
-
-def test_rescoring_in_processes(tmp_path: Path) -> None:
-    """Judges are added and replaced by several processes as by one, and no call is made twice."""
-    rows, whole, run = write_rows(tmp_path / "rows.jsonl", 20), tmp_path / "whole", tmp_path / "run"
-    added = ["--judge", "helpfulness:name=again", "--judge", "length:at_most=1"]
-    with serving(lambda _: Reply(text=RATED)) as server:
-        for folder in (whole, run):
-            assert refine(*begin(rows, folder, server.url)).exit_code == 0
-        server.requests.clear()
-        assert refine("rescore", whole, *added).exit_code == 0
-        alone = len(server.requests)
-        assert refine("rescore", run, *added, "--processes", 2, "--max-calls", 12).exit_code == 3
-        assert refine("resume", run).exit_code == 0
-        assert len(server.requests) == 2 * alone
     assert same_bytes(run, whole)
 
 

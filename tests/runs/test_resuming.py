@@ -124,17 +124,6 @@ def test_a_second_starter_is_refused(tmp_path: Path) -> None:
         evaluate([{"question": "q", "answer": "a"}], Meddling(), run=run, resume=True)
 
 
-def test_two_processes_never_share_a_run(tmp_path: Path) -> None:
-    """While one judges, the other is refused in one line with process and host."""
-    from judges.offline.run.journal import locked  # noqa: PLC0415 - what the first starter does
-
-    rows, run = write_rows(tmp_path / "rows.jsonl", 3), tmp_path / "run"
-    assert refine("evaluate", rows, "--judge", "json", "--out", run).exit_code == 0
-    with locked(run):
-        assert "is in use by process" in line_of(refine("resume", run))
-    assert refine("resume", run).exit_code == 0
-
-
 def test_torn_and_foreign_lines_cost_their_cells_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A line cut off at the end is removed, others are said; what they held is judged again, nothing is run."""
     model = ScriptedModel(lambda _: json.loads(RATED))
@@ -159,25 +148,6 @@ def test_torn_and_foreign_lines_cost_their_cells_alone(tmp_path: Path, caplog: p
         ConfigurationError, match=r"the verdict of 'helpfulness' on row 0 cannot be read; .*delete"
     ):
         evaluate(rows, Helpfulness(model), run=run, resume=True)
-
-
-def test_failed_cells_are_judged_again_on_request(tmp_path: Path) -> None:
-    """Cells whose judging failed stay as they are, until somebody asks for another try."""
-    rows = write_rows(tmp_path / "rows.jsonl", 4)
-    run = tmp_path / "run"
-    with serving(lambda _: Reply(text="no rating")) as server:
-        assert (
-            refine(
-                "evaluate", rows, "--judge", "helpfulness", "--model", "m", "--base-url", server.url, "--out", run
-            ).exit_code
-            == 1
-        )
-        server.reply = lambda _: Reply(text=RATED)
-        server.requests.clear()
-        assert refine("resume", run).exit_code == 1
-        assert server.requests == []
-        assert refine("resume", run, "--retry-failed").exit_code == 0
-        assert len(server.requests) == 4
 
 
 def test_a_failed_judge_is_asked_again_and_no_answer_to_another_is_lost(tmp_path: Path) -> None:

@@ -182,6 +182,7 @@ def test_arms_may_be_added_later_and_nothing_else_changed(tmp_path: Path) -> Non
         ({"candidates": 2}, "loop of one candidate"),
         ({"draws": 0}, "draws is a whole number from 1"),
         ({"questions": []}, "there are no questions"),
+        ({"questions": [{"question": "q"}, {"answer": "a"}]}, "row 1: it has no question"),
         ({"out": " "}, "empty text"),
     ],
 )
@@ -189,16 +190,10 @@ def test_what_cannot_be_tried_is_refused_in_one_line(settings: dict[str, Any], e
     """Each refusal says what was given and what to do, before any model is asked."""
     model = ScriptedModel(bot)
     given = {"questions": QUESTIONS, "arms": "loop", **settings}
-    with pytest.raises(ConfigurationError, match=error) as refusal:
+    with pytest.raises((ConfigurationError, BadSample), match=error) as refusal:
         trial(given.pop("questions"), model, is_final, **given)
     assert "\n" not in str(refusal.value)
     assert model.prompts == []
-
-
-def test_a_row_without_a_question_is_refused() -> None:
-    """The row is named."""
-    with pytest.raises(BadSample, match="row 1: it has no question"):
-        trial([{"question": "q"}, {"answer": "a"}], bot, is_final, arms="loop")
 
 
 # The command line

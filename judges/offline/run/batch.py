@@ -27,25 +27,22 @@ from judges.judge import Judge
 from judges.model import JudgeModel, ModelRequest, ModelResponse
 from judges.models import retry
 from judges.models.identity import identity_of
-from judges.models.prompt_and_reply import tokens_of
 from judges.models.providers.http_errors import EndpointError, EndpointResponse, EndpointStatusError
 from judges.models.providers.openai import OpenAICompatible
 from judges.models.providers.openai_batches import BatchEndpoint
 from judges.models.providers.openai_replies import OK
-from judges.offline.run.calls import Awaiting, CallPlace, response_json
+from judges.offline.run.calls import Awaiting, CallMeter, CallPlace, RunStopped, response_json, unpriced
 from judges.offline.run.cells import RunWork, judge_missing, new_meter
-from judges.offline.run.estimate import REPLY_TOKENS
+from judges.offline.run.journal import NAME as JOURNAL
 from judges.offline.run.journal import Journal, cannot_write, make_folder, open_private, read_json, replacing
-from judges.offline.run.meter import CallMeter, RunStopped, unpriced
-from judges.offline.run.processes import drop_failed
 from judges.offline.run.settings import BatchSettings, OnProgress, Progress
-from judges.offline.run.source import RunRows
+from judges.offline.run.source import Manifest, RunRows
 from judges.verdict import Usage
 
 _FOLDER = "batches"
 
 
-class BatchedCall(BaseModel, frozen=True):
+class _BatchedCall(BaseModel, frozen=True):
     """A call in a batch.
 
     Args:
@@ -57,7 +54,7 @@ class BatchedCall(BaseModel, frozen=True):
     nonce: str
 
 
-class FailedCall(BaseModel, frozen=True):
+class _FailedCall(BaseModel, frozen=True):
     """A call that a batch has not answered.
 
     Args:
@@ -73,7 +70,7 @@ class FailedCall(BaseModel, frozen=True):
     counts: bool = True
 
 
-class BatchRecord(BaseModel, frozen=True, extra="forbid"):
+class _BatchRecord(BaseModel, frozen=True, extra="forbid"):
     """What is known of a batch.
 
     Args:
@@ -95,7 +92,7 @@ class BatchRecord(BaseModel, frozen=True, extra="forbid"):
     file_id: str | None = None
     batch_id: str | None = None
     fetched: bool = False
-    failures: tuple[FailedCall, ...] = ()
+    failures: tuple[_FailedCall, ...] = ()
     deleted: bool = False
 
     @property
@@ -115,14 +112,14 @@ class _BatchFolder:
         self.path = run / _FOLDER
         make_folder(self.path)
         files = sorted(self.path.glob("*.json"))
-        records = (read_json(BatchRecord, file, f"{file} cannot be read") for file in files)
+        records = (read_json(_BatchRecord, file, f"{file} cannot be read") for file in files)
         self._records = {record.number: record for record in records}
         for path in self.path.iterdir():  # of batches that were being collected when the process ended
             if path.suffix != ".json" and int(path.name.partition(".")[0]) not in self._records:
                 path.unlink()
 
     @property
-    def records(self) -> list[BatchRecord]:
+    def records(self) -> list[_BatchRecord]:
         """What is known of each batch."""
         return list(self._records.values())
 
@@ -131,10 +128,10 @@ class _BatchFolder:
         """Number of the next batch."""
         return max(self._records, default=0) + 1
 
-    def new(self, number: int, model: str, requests: int) -> BatchRecord:
+    def new(self, number: int, model: str, requests: int) -> _BatchRecord:
         """Return the record of a batch whose files are written."""
         return self.write(
-            BatchRecord(
+            _BatchRecord(
                 number=number,
                 name=f"selfrefine-{uuid.uuid4().hex}-{number:04}.jsonl",
                 model=model,
@@ -142,7 +139,7 @@ class _BatchFolder:
             )
         )
 
-    def write(self, record: BatchRecord) -> BatchRecord:
+    def write(self, record: _BatchRecord) -> _BatchRecord:
         """Keep a record, and return it; once it is fetched, what was uploaded is removed."""
         with replacing(self.path / f"{record.number:04}.json") as file:
             file.write(record.model_dump_json().encode() + b"\n")
@@ -166,15 +163,15 @@ class _BatchFolder:
         """Return the file that says where the calls of a batch belong."""
         return self.path / f"{number:04}.calls.jsonl"
 
-    def read_calls(self, number: int) -> dict[str, BatchedCall]:
+    def read_calls(self, number: int) -> dict[str, _BatchedCall]:
         """Return the calls of a batch by their ids in it."""
         with self.calls(number).open("rb") as file:
-            return {str(line): BatchedCall.model_validate_json(text) for line, text in enumerate(file, 1)}
+            return {str(line): _BatchedCall.model_validate_json(text) for line, text in enumerate(file, 1)}
 
 
-def _failures_of(records: Iterable[BatchRecord]) -> dict[CallPlace, list[FailedCall]]:
+def _failures_of(records: Iterable[_BatchRecord]) -> dict[CallPlace, list[_FailedCall]]:
     """Return the failures of all batches, by the call that failed."""
-    by_call: dict[CallPlace, list[FailedCall]] = {}
+    by_call: dict[CallPlace, list[_FailedCall]] = {}
     for record in records:
         for failure in record.failures:
             by_call.setdefault(failure.place, []).append(failure)
@@ -235,10 +232,10 @@ class _Taker:
         self._model, self._meter, self._journal = model, meter, journal
         self._price, self._is_new = price, is_new
         self._before = copy(model)
-        self.failures: list[FailedCall] = []
+        self.failures: list[_FailedCall] = []
         self.end: ConfigurationError | None = None
 
-    def take(self, call: BatchedCall, line: _Line | None) -> None:
+    def take(self, call: _BatchedCall, line: _Line | None) -> None:
         """Take a line of a call; None where the batch has none."""
         if line is None or line.response is None:
             self._fail(call, "no line" if line is None else line.code, again=True)
@@ -250,7 +247,7 @@ class _Taker:
             except EndpointError as error:
                 self._fail(call, retry.kind_of(error), again=True)
 
-    def _take_error(self, call: BatchedCall, http: EndpointResponse) -> None:
+    def _take_error(self, call: _BatchedCall, http: EndpointResponse) -> None:
         if copy(self._before).do_without(http.status, http.body):
             if not any(not failure.counts for failure in self.failures):
                 self._model.do_without(http.status, http.body)
@@ -264,10 +261,10 @@ class _Taker:
         again = hopeless or retry.is_transient(error)
         self._fail(call, f"status {http.status}", again=again, counts=not hopeless)
 
-    def _fail(self, call: BatchedCall, reason: str, *, again: bool, counts: bool = True) -> None:
-        self.failures.append(FailedCall(place=call.place, reason=reason, again=again, counts=counts))
+    def _fail(self, call: _BatchedCall, reason: str, *, again: bool, counts: bool = True) -> None:
+        self.failures.append(_FailedCall(place=call.place, reason=reason, again=again, counts=counts))
 
-    def _write(self, call: BatchedCall, response: ModelResponse) -> None:
+    def _write(self, call: _BatchedCall, response: ModelResponse) -> None:
         place = call.place
         usage = self._meter.prices.cost(response.usage, response.model or self._model.name)
         if response.usage.cost is None and usage.cost is not None:
@@ -282,7 +279,7 @@ class _Taker:
         else:
             self._journal.add_call(place.row, place.judge, place.digest, text)
 
-    def _is_there(self, call: BatchedCall) -> bool:
+    def _is_there(self, call: _BatchedCall) -> bool:
         """Return whether the process that collected the batch had begun to write its replies."""
         place = call.place
         same = Counter((record.judge, record.digest) for record in self._journal.calls(place.row))
@@ -326,7 +323,7 @@ class _Collector:
         self,
         folder: _BatchFolder,
         settings: BatchSettings,
-        failures: Mapping[CallPlace, Sequence[FailedCall]],
+        failures: Mapping[CallPlace, Sequence[_FailedCall]],
         meter: CallMeter,
     ) -> None:
         self._folder, self._settings, self._failures, self._meter = folder, settings, failures, meter
@@ -357,7 +354,7 @@ class _Collector:
                     raise self._meter.stop(cannot_write(self._folder.requests(self._next - 1), error)) from error
         raise Awaiting(f"a call of {place.judge!r} waits for its batch")
 
-    def finish(self) -> list[BatchRecord]:
+    def finish(self) -> list[_BatchRecord]:
         """Close the files, and return the batches that they will become."""
         records = []
         for files in (*self._finished, *self._open.values()):
@@ -389,10 +386,7 @@ class _Collector:
         if limits.max_calls is not None and limits.calls + len(self._taken) >= limits.max_calls:
             self.is_refusing = True
         if limits.max_cost is not None:
-            usage = Usage(
-                calls=1, input_tokens=round(tokens_of(request)[1]), output_tokens=REPLY_TOKENS[1], cost=None
-            )
-            cost = limits.prices.cost(usage, model.name).cost
+            cost = limits.expected_cost(model, request)
             if cost is None:
                 raise limits.stop(unpriced(model.name))
             self._expected_cost += cost * self._settings.price
@@ -410,7 +404,7 @@ class _Collector:
                 files.flush()
             files = self._open[digest] = _BatchFiles(self._folder, self._next, digest)
             self._next += 1
-        files.write(body, BatchedCall(place=place, nonce=request.nonce))
+        files.write(body, _BatchedCall(place=place, nonce=request.nonce))
 
 
 class _BatchFiles:
@@ -433,7 +427,7 @@ class _BatchFiles:
         size = self._bytes + more + self._ENVELOPE
         return self.lines >= settings.max_requests or (size > settings.max_bytes and self.lines > 0)
 
-    def write(self, body: bytes, call: BatchedCall) -> None:
+    def write(self, body: bytes, call: _BatchedCall) -> None:
         """Add a request."""
         self.lines += 1
         head = json.dumps({"custom_id": str(self.lines), "method": "POST", "url": "/v1/chat/completions"})
@@ -481,7 +475,7 @@ async def judge_in_batches(rows: RunRows, work: RunWork, folder: Path) -> None:
     assert settings.batch is not None  # noqa: S101 - checked by the caller
     batches = _BatchFolder(folder)
     if settings.retry_failed:
-        drop_failed(folder)
+        _drop_failed(folder)
         batches.forget_failures()
     one_pass = replace(work, max_concurrency=_AT_ONCE).evolve(retry_failed=False, on_progress=None)
     meter = new_meter(one_pass)
@@ -504,6 +498,12 @@ async def judge_in_batches(rows: RunRows, work: RunWork, folder: Path) -> None:
         raise RunStopped(f"stopped after {meter.calls} calls in batches, as a further one may exceed {names}")
 
 
+def _drop_failed(folder: Path) -> None:
+    """Write the journal of a run anew without the cells whose judging failed, so that they count as missing."""
+    with closing(Journal(folder)) as journal, replacing(folder / JOURNAL) as file:
+        file.writelines(line for _, line in journal.lines(Manifest.read(folder).by_name, without_failed=True))
+
+
 @dataclass
 class _Sender:
     """Sends batches, waits for them, and writes their replies to the journal."""
@@ -518,14 +518,14 @@ class _Sender:
     started: float = field(default_factory=time.monotonic)
     has_told_of_uploads: bool = False
 
-    async def finish(self, records: Sequence[BatchRecord], *, are_new: bool) -> None:
+    async def finish(self, records: Sequence[_BatchRecord], *, are_new: bool) -> None:
         """Bring batches to their end.
 
         Args:
             records: The batches.
             are_new: Whether this process has collected them.
         """
-        waiting: dict[BatchRecord, Mapping[str, Any]] = {}
+        waiting: dict[_BatchRecord, Mapping[str, Any]] = {}
         for record in records:
             waiting[await self._created(record, are_new=are_new)] = {}
         while True:
@@ -538,7 +538,7 @@ class _Sender:
             self._report(waiting)
             await asyncio.sleep(self.settings.poll_s)
 
-    async def _created(self, record: BatchRecord, *, are_new: bool) -> BatchRecord:
+    async def _created(self, record: _BatchRecord, *, are_new: bool) -> _BatchRecord:
         """Upload and create a batch as far as that was not done; each id is kept before the next step."""
         model = self._model(record)
         try:
@@ -551,7 +551,7 @@ class _Sender:
                 ) from error
             raise self.meter.failure(error, model) from error
 
-    async def _create(self, record: BatchRecord, endpoint: BatchEndpoint, *, are_new: bool) -> BatchRecord:
+    async def _create(self, record: _BatchRecord, endpoint: BatchEndpoint, *, are_new: bool) -> _BatchRecord:
         if record.file_id is None:
             path = self.batches.requests(record.number)
             file_id = await endpoint.upload(path, record.name, may_be_there=not are_new)
@@ -563,7 +563,7 @@ class _Sender:
             record = self.batches.write(record.model_copy(update={"batch_id": batch_id}))
         return record
 
-    async def _state(self, record: BatchRecord) -> dict[str, Any]:
+    async def _state(self, record: _BatchRecord) -> dict[str, Any]:
         """Return what the provider says of a batch; nothing while it cannot be reached."""
         try:
             return await BatchEndpoint(self._model(record).endpoint).state(record.batch_id or "")
@@ -576,7 +576,7 @@ class _Sender:
             _log.warning("batch %s cannot be looked up now: %s", record.batch_id, retry.kind_of(error))
             return {}
 
-    async def _fetch(self, record: BatchRecord, state: Mapping[str, Any], *, are_new: bool) -> None:
+    async def _fetch(self, record: _BatchRecord, state: Mapping[str, Any], *, are_new: bool) -> None:
         """Write the replies of a batch that has ended to the journal."""
         if state.get("status") == "failed":
             await self._delete_upload(self.batches.write(record.model_copy(update={"fetched": True})))
@@ -611,7 +611,7 @@ class _Sender:
             if record.is_left:
                 await self._delete_upload(record, may_be_gone=True)
 
-    async def _delete_upload(self, record: BatchRecord, *, may_be_gone: bool = False) -> None:
+    async def _delete_upload(self, record: _BatchRecord, *, may_be_gone: bool = False) -> None:
         """Delete the uploaded file of a batch whose replies are fetched; the first that stays is told of."""
         if self.has_told_of_uploads:
             return
@@ -630,7 +630,7 @@ class _Sender:
             return
         self.batches.write(record.model_copy(update={"deleted": True}))
 
-    def _model(self, record: BatchRecord) -> OpenAICompatible:
+    def _model(self, record: _BatchRecord) -> OpenAICompatible:
         model = self.models.get(record.model)
         if model is None:
             raise ConfigurationError(
@@ -639,7 +639,7 @@ class _Sender:
             )
         return model
 
-    def _report(self, waiting: Mapping[BatchRecord, Mapping[str, Any]]) -> None:
+    def _report(self, waiting: Mapping[_BatchRecord, Mapping[str, Any]]) -> None:
         if self.on_progress is None or not waiting:
             return
         progress = replace(
@@ -654,7 +654,7 @@ class _Sender:
         self.on_progress(progress)
 
 
-def _described(record: BatchRecord, state: Mapping[str, Any]) -> str:
+def _described(record: _BatchRecord, state: Mapping[str, Any]) -> str:
     counts = state.get("request_counts")
     counts = counts if isinstance(counts, dict) else {}
     completed, failed = (

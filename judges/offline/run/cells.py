@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Hashable, Iterable, Iterator, Mapping
 from concurrent.futures import as_completed
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
@@ -24,17 +24,24 @@ from judges.judge import Judge
 from judges.models.wrappers.limiter import Limiter
 from judges.offline.dataset.reading import NumberedRow, RowInput, read_sample
 from judges.offline.run import outputs
-from judges.offline.run.calls import Awaiting, CallCollector, CellCalls
+from judges.offline.run.calls import (
+    Awaiting,
+    CallCollector,
+    CallMeter,
+    CellCalls,
+    RememberedPrices,
+    RunStopped,
+)
 from judges.offline.run.journal import CallRecord, Journal, is_failure
-from judges.offline.run.meter import CallMeter, PricesAlone, RememberedPrices, RunStopped
 from judges.offline.run.settings import Progress, RunSettings, divided
 from judges.offline.run.source import digest_of, each, row_json
 from judges.runtime import faults, observation
+from judges.runtime.budget import Allowance
 from judges.runtime.flow import DaemonThreads, NextTurn
 from judges.runtime.observation import Shared, observing, shared_work
 from judges.runtime.prices import known_prices
 from judges.sample import Sample
-from judges.verdict import Verdict
+from judges.verdict import Usage, Verdict
 
 _log = logging.getLogger("judges")
 _REPORT_EVERY_S = 0.2
@@ -42,7 +49,7 @@ _UNWATCHED = nullcontext()
 
 
 class _RowSink(Protocol):
-    """Takes the cells of rows; see `judges.offline.results.OrderedRows`."""
+    """Takes the cells of rows; see `judges.offline.run.outputs.OrderedRows`."""
 
     def expect(self, row: int, sample: Sample | BadSample, text: bytes, missing: int) -> None:
         """Take note of the next row, of which some cells are missing still."""
@@ -117,7 +124,7 @@ class _CellWork(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class NoJournal:
+class _NoJournal:
     """The store of an evaluation in memory: every cell is missing, no call is watched, and nothing is written.
 
     Args:
@@ -148,19 +155,19 @@ class CellWorkers:
     Args:
         rows: The rows with their numbers, read where they are no samples; an async iterable for tasks alone.
         judges: The judges by name.
-        store: Says what is missing, and keeps verdicts.
         sink: Takes what is judged.
+        store: Says what is missing, and keeps verdicts; None judges in memory.
     """
 
     def __init__(
         self,
         rows: Iterable[NumberedRow] | AsyncIterable[NumberedRow],
         judges: Mapping[str, Judge],
-        store: NoJournal | _JournaledCells,
         sink: _RowSink,
+        store: _JournaledCells | None = None,
     ) -> None:
-        self._rows, self._judges = rows, judges
-        self._store, self._sink = store, sink
+        self._rows, self._judges, self._sink = rows, judges, sink
+        self._store = _NoJournal(judges) if store is None else store
         self._due: deque[_CellWork] = deque()
         self._is_over = False
 
@@ -456,12 +463,57 @@ async def judge_missing(
     meter = meter or new_meter(work)
     store = _JournaledCells(journal, work, meter, rows=size, collector=collector)
     journal.drop_calls_of_finished(work.judges)
-    with faults.of_run(log_texts=work.log_texts), observation.also_within(PricesAlone(prices=meter.prices)):
+    with faults.of_run(log_texts=work.log_texts), observation.also_within(_PricesAlone(prices=meter.prices)):
         try:
-            await CellWorkers(rows, work.judges, store, sink).run(work.max_concurrency)
+            await CellWorkers(rows, work.judges, sink, store).run(work.max_concurrency)
         finally:
             store.report(at_once=True)
     return store.progress()
+
+
+class _PricesAlone(Allowance):
+    """An allowance without limits that counts nothing: it tells what calls cost. The meter of the run counts them.
+
+    Args:
+        prices: Prices by model name.
+    """
+
+    def __init__(self, prices: RememberedPrices) -> None:
+        super().__init__(prices=prices)
+        self._remembered = prices
+
+    def take(self, key: Hashable = None, *, as_call: bool = True) -> None:
+        """Claim nothing."""
+
+    def check(self) -> None:
+        """Refuse nothing."""
+
+    def add(
+        self,
+        usage: Usage,
+        model: str | None,
+        key: Hashable = None,
+        *,
+        requested: str | None = None,
+        as_call: bool = True,
+    ) -> Usage:
+        """Return the usage of a call with its cost."""
+        del key
+        has_price = bool(usage.cost)  # a call of a batch was priced when it came
+        priced = (
+            usage if (model or requested) is None or has_price else self._remembered.cost(usage, model, requested)
+        )
+        return priced if as_call else priced.model_copy(update={"calls": 0})
+
+    def fail(self, key: Hashable = None) -> None:
+        """Record nothing."""
+
+    def retries_left(self) -> bool:
+        """Return whether a call may be repeated: it may."""
+        return True
+
+    def retry(self) -> None:
+        """Record nothing."""
 
 
 def new_meter(work: RunWork) -> CallMeter:

@@ -28,7 +28,7 @@ Verdict = Literal["passed", "failed", "unscored"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class GateCheck:
+class _GateCheck:
     """One condition of a gate, and what became of it.
 
     Args:
@@ -82,7 +82,26 @@ class Gate:
                     f"no judge of this run is called {name!r}; its judges are {', '.join(judges)}"
                 )
 
-    def checks(self, evaluation: Evaluation, comparison: RunComparison | None = None) -> list[GateCheck]:
+    @staticmethod
+    def refuse_baseline(judges: Mapping[str, str], rows: Sequence[str], baseline: object) -> None:
+        """Refuse a baseline of other judges or another dataset, before anything is spent.
+
+        Args:
+            judges: In words what is another judge, by name.
+            rows: In words what differs between the datasets besides the answers.
+            baseline: The folder of the baseline.
+
+        Raises:
+            ConfigurationError: If there is anything.
+        """
+        if judges:
+            listed = "; ".join(f"{name} {change}" for name, change in judges.items())
+            raise ConfigurationError(f"not the same judge as in {baseline}: {listed}; {_remedy(baseline)}")
+        if rows:
+            remedy = "judge the same rows, or allow it by --allow-other-judge"
+            raise ConfigurationError(f"not the same dataset as in {baseline}: {'; '.join(rows)}; {remedy}")
+
+    def result(self, evaluation: Evaluation, comparison: RunComparison | None = None) -> _GateResult:
         """Check an evaluation, and where there is one its comparison with a baseline.
 
         Raises:
@@ -92,43 +111,56 @@ class Gate:
         checks = [
             _least(name, figure, evaluation[name], self.max_unscored) for name, figure in self.fail_under.items()
         ]
-        if comparison is None:
-            return checks
-        if comparison.differences and not self.allow_other_judge:
-            return [*checks, _not_comparable(comparison)]
-        return [*checks, *_not_worse(comparison)]
+        if comparison is not None and comparison.differences and not self.allow_other_judge:
+            checks.append(_not_comparable(comparison))
+        elif comparison is not None:
+            checks += _not_worse(comparison)
+        return _GateResult(checks)
 
 
-def result_of(checks: Sequence[GateCheck]) -> Verdict:
-    """Return what became of a gate as a whole."""
-    results = {check.result for check in checks}
-    return "unscored" if "unscored" in results else "failed" if "failed" in results else "passed"
+@dataclass(frozen=True)
+class _GateResult:
+    """What became of a gate.
+
+    Args:
+        checks: What became of each of its conditions.
+    """
+
+    checks: Sequence[_GateCheck]
+
+    @property
+    def verdict(self) -> Verdict:
+        """What became of the gate as a whole."""
+        results = {check.result for check in self.checks}
+        return "unscored" if "unscored" in results else "failed" if "failed" in results else "passed"
+
+    def junit(self, *, name: str, seconds: float) -> bytes:
+        """Return JUnit XML, which CI servers show: one test case for each check, with its share of the seconds."""
+        results = [check.result for check in self.checks]
+        counts = {"tests": len(results), "failures": results.count("failed"), "errors": results.count("unscored")}
+        numbers = {key: str(count) for key, count in counts.items()}
+        numbers["time"] = f"{seconds:.3f}"
+        root = Element("testsuites", numbers)
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        suite = SubElement(root, "testsuite", {"name": _xml(name), "timestamp": now, **numbers})
+        for check in self.checks:
+            _add_case(suite, check, seconds / len(results))
+        indent(root)
+        text: str = tostring(root, encoding="unicode")
+        return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'.encode()
 
 
-def junit(checks: Sequence[GateCheck], *, name: str, seconds: float = 0.0) -> bytes:
-    """Return checks as JUnit XML, which CI servers show: one test case for each, with its share of the seconds."""
-    results = [check.result for check in checks]
-    counts = {"tests": len(results), "failures": results.count("failed"), "errors": results.count("unscored")}
-    numbers = {key: str(count) for key, count in counts.items()}
-    numbers["time"] = f"{seconds:.3f}"
-    root = Element("testsuites", numbers)
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    suite = SubElement(root, "testsuite", {"name": _xml(name), "timestamp": now, **numbers})
-    share = f"{seconds / max(1, len(checks)):.3f}"
-    for check in checks:
-        case = SubElement(suite, "testcase", {"classname": _xml(check.judge), "name": _xml(check.condition)})
-        case.set("time", share)
-        if check.result != "passed":
-            kind = "failure" if check.result == "failed" else "error"
-            fault = SubElement(case, kind, {"message": _xml(check.detail), "type": check.result})
-            fault.text = _xml(str(check))
-        SubElement(case, "system-out").text = _xml(check.detail)
-    indent(root)
-    text: str = tostring(root, encoding="unicode")
-    return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'.encode()
+def _add_case(suite: Element, check: _GateCheck, seconds: float) -> None:
+    case = SubElement(suite, "testcase", {"classname": _xml(check.judge), "name": _xml(check.condition)})
+    case.set("time", f"{seconds:.3f}")
+    if check.result != "passed":
+        kind = "failure" if check.result == "failed" else "error"
+        fault = SubElement(case, kind, {"message": _xml(check.detail), "type": check.result})
+        fault.text = _xml(str(check))
+    SubElement(case, "system-out").text = _xml(check.detail)
 
 
-def _least(name: str, least: float, summary: Summary, max_unscored: float) -> GateCheck:
+def _least(name: str, least: float, summary: Summary, max_unscored: float) -> _GateCheck:
     failed = sum(count for reason, count in summary.unscored.items() if is_failure(reason))
     share = failed / summary.n if summary.n else 0.0
     condition = f"{name} has a mean score of at least {least:g}"
@@ -136,39 +168,20 @@ def _least(name: str, least: float, summary: Summary, max_unscored: float) -> Ga
         allowed = f"at most {max_unscored:.0%} may be" if summary.mean is not None else "no row has a score"
         reasons = ", ".join(f"{count} {reason}" for reason, count in summary.unscored.items())
         detail = f"{failed} of {plural(summary.n, 'row')} could not be judged ({share:.0%}), {allowed}: {reasons}"
-        return GateCheck(judge=name, condition=condition, result="unscored", detail=detail)
+        return _GateCheck(judge=name, condition=condition, result="unscored", detail=detail)
     repeats = "" if summary.questions is None else f" to {plural(summary.questions, 'question')}"
     interval = "" if summary.mean_interval is None else " (95 %: {:.3f} to {:.3f})".format(*summary.mean_interval)
     detail = f"it is {summary.mean:.3f}{interval} over {plural(summary.scored, 'row')}{repeats}"
     is_reached = summary.mean >= least or f"{summary.mean:.12f}" == f"{least:.12f}"  # as sums are rounded
-    return GateCheck(judge=name, condition=condition, result="passed" if is_reached else "failed", detail=detail)
-
-
-def refuse_baseline(judges: Mapping[str, str], rows: Sequence[str], baseline: object) -> None:
-    """Refuse a baseline of other judges or another dataset, before anything is spent.
-
-    Args:
-        judges: In words what is another judge, by name.
-        rows: In words what differs between the datasets besides the answers.
-        baseline: The folder of the baseline.
-
-    Raises:
-        ConfigurationError: If there is anything.
-    """
-    if judges:
-        listed = "; ".join(f"{name} {change}" for name, change in judges.items())
-        raise ConfigurationError(f"not the same judge as in {baseline}: {listed}; {_remedy(baseline)}")
-    if rows:
-        remedy = "judge the same rows, or allow it by --allow-other-judge"
-        raise ConfigurationError(f"not the same dataset as in {baseline}: {'; '.join(rows)}; {remedy}")
+    return _GateCheck(judge=name, condition=condition, result="passed" if is_reached else "failed", detail=detail)
 
 
 def _remedy(baseline: object) -> str:
     return f"judge it anew (refine rescore {baseline} --judge ...), or allow it by --allow-other-judge"
 
 
-def _not_comparable(comparison: RunComparison) -> GateCheck:
-    return GateCheck(
+def _not_comparable(comparison: RunComparison) -> _GateCheck:
+    return _GateCheck(
         judge=", ".join(comparison.other_judges) or "dataset",
         condition=f"judges and rows are those of {comparison.a}",
         result="unscored",
@@ -176,19 +189,19 @@ def _not_comparable(comparison: RunComparison) -> GateCheck:
     )
 
 
-def _not_worse(comparison: RunComparison) -> list[GateCheck]:
+def _not_worse(comparison: RunComparison) -> list[_GateCheck]:
     checks = []
     for name, change in comparison.changes.items():
         figure, condition = change.difference.value, f"{name} is not worse than in {comparison.a}"
         if figure is None or change.adjusted_p is None:
             detail = "no row is scored in both runs"
-            checks.append(GateCheck(judge=name, condition=condition, result="unscored", detail=detail))
+            checks.append(_GateCheck(judge=name, condition=condition, result="unscored", detail=detail))
             continue
         is_worse = change.is_real and figure < 0
         rows = f"; the largest falls are rows {', '.join(map(str, change.regressions[:10]))}" if is_worse else ""
         detail = f"the mean score changed by {figure:+.3f}, {p_text(change.adjusted_p)}{rows}"
         checks.append(
-            GateCheck(judge=name, condition=condition, result="failed" if is_worse else "passed", detail=detail)
+            _GateCheck(judge=name, condition=condition, result="failed" if is_worse else "passed", detail=detail)
         )
     return checks
 

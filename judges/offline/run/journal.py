@@ -380,14 +380,11 @@ class Journal:
 
     def copy_cells(self, other: Journal) -> None:
         """Append all cells of another journal, as they were written."""
-        for judge, cells in other.cells.items():
+        for cells in other.cells.values():
             for row in range(len(cells)):
-                place, key = cells.place(row), cells.key(row)
-                if place is None or key is None:
-                    continue
-                line = other._line(place) + b"\n"
-                unscored = json.loads(line)["verdict"]["unscored"]
-                self.cells[judge].add(row, self._append(line), key, unscored=unscored)
+                if (place := cells.place(row)) is not None:
+                    line = other._line(place) + b"\n"
+                    self._index(line, self._append(line))
 
 
 @lru_cache(maxsize=256)

@@ -22,10 +22,10 @@ from pathlib import Path
 from judges.errors import BadSample, ConfigurationError
 from judges.judge import Judge
 from judges.offline.run import outputs
+from judges.offline.run.calls import RunStopped
 from judges.offline.run.cells import RunWork, judge_missing, warn_of_unreadable
 from judges.offline.run.journal import NAME as JOURNAL
 from judges.offline.run.journal import Journal, check_unlocked, locked, make_folder, replacing
-from judges.offline.run.meter import RunStopped
 from judges.offline.run.settings import OnProgress, Progress, RunSettings
 from judges.offline.run.source import SPOOL, Manifest, RunRows, read_again, row_json
 from judges.runtime.validation import ban, check_picklable, no_model_requests
@@ -69,15 +69,9 @@ def _deal(rows: RunRows, folder: Path, number: int, *, retry_failed: bool) -> li
             sizes[turn] += 1
     with closing(Journal(folder)) as journal, ExitStack() as files:
         copies = [files.enter_context(replacing(part / JOURNAL)) for part in folders]
-        for row, line in journal.lines(_judges(folder), without_failed=retry_failed):
+        for row, line in journal.lines(Manifest.read(folder).by_name, without_failed=retry_failed):
             copies[row // rows.step % number].write(line)
     return list(zip(folders, sizes, strict=True))
-
-
-def drop_failed(folder: Path) -> None:
-    """Write the journal of a run anew without the cells whose judging failed, so that they count as missing."""
-    with closing(Journal(folder)) as journal, replacing(folder / JOURNAL) as file:
-        file.writelines(line for _, line in journal.lines(_judges(folder), without_failed=True))
 
 
 def gather(folder: Path, step: int) -> None:
@@ -98,17 +92,13 @@ def gather(folder: Path, step: int) -> None:
         }
         whole = held.enter_context(closing(Journal(folder)))
         file = held.enter_context(replacing(folder / JOURNAL))
-        for row, line in whole.lines(_judges(folder), without_failed=False):
+        for row, line in whole.lines(Manifest.read(folder).by_name, without_failed=False):
             if not any(row // step % number == part for part, number in journals):
                 file.write(line)
         for journal in journals.values():
-            file.writelines(line for _, line in journal.lines(_judges(folder), without_failed=False))
+            file.writelines(line for _, line in journal.lines(Manifest.read(folder).by_name, without_failed=False))
     _remove(parts)
     (folder / _FOLDER).rmdir()
-
-
-def _judges(folder: Path) -> list[str]:
-    return [record.name for record in Manifest.read(folder).judges]
 
 
 def _remove(parts: Iterable[Path]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import os
 import sys
@@ -18,19 +19,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import PrivateAttr
+from pydantic_core import PydanticSerializationError
 
 from judges.errors import BadSample, ConfigurationError, JudgesError, shortened
 from judges.fingerprint import fingerprint
 from judges.judge import Judge
 from judges.offline.dataset.reading import checked_columns, read_sample, rename_rows
-from judges.offline.results import Evaluation, OrderedRows, RowOutput
+from judges.offline.results import Evaluation
 from judges.offline.run import outputs
+from judges.offline.run.calls import RunStopped
 from judges.offline.run.cells import RunWork, judge_missing, new_meter
-from judges.offline.run.evaluate import judges_by_name
+from judges.offline.run.evaluate import judges_by_name, opened
 from judges.offline.run.journal import Journal, is_failure, make_folder, replacing
-from judges.offline.run.journaled import opened, sum_up
-from judges.offline.run.meter import RunStopped
-from judges.offline.run.outputs import whole_verdict_json
+from judges.offline.run.outputs import OrderedRows, RowOutput, sum_up
 from judges.offline.run.settings import RunSettings
 from judges.offline.run.source import JudgeRecord, Manifest, digest_of, row_json
 from judges.runtime.validation import check_picklable, whole_number
@@ -185,8 +186,16 @@ def _columns_of(name: str, verdicts: Sequence[Verdict]) -> dict[str, tuple[Seque
         f"{name}_passed": ([verdict.passed for verdict in verdicts], "bool"),
         f"{name}_unscored": ([verdict.unscored for verdict in verdicts], "string"),
         f"{name}_feedback": ([_portable(verdict.feedback) for verdict in verdicts], "string"),
-        f"{name}_{_VERDICT}": ([whole_verdict_json(verdict).decode() for verdict in verdicts], "string"),
+        f"{name}_{_VERDICT}": ([_whole_verdict_json(verdict).decode() for verdict in verdicts], "string"),
     }
+
+
+def _whole_verdict_json(verdict: Verdict) -> bytes:
+    """Return a verdict as JSON, with the seconds it took."""
+    try:
+        return verdict.model_dump_json().encode()
+    except PydanticSerializationError:  # half a surrogate pair is invalid in UTF-8, but can be escaped
+        return json.dumps(verdict.model_dump(mode="json"), separators=(",", ":")).encode()
 
 
 def _portable(text: str | None) -> str | None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator, Mapping
 from hashlib import blake2b
 from itertools import islice
@@ -15,14 +13,10 @@ from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError
 
 from judges.catalogue.registry import qualified_name
-from judges.entry import Explanation
-from judges.errors import BadSample, plural, shortened
-from judges.fingerprint import fingerprint
-from judges.judge import Judge
+from judges.errors import BadSample, plural
 from judges.offline.dataset.reading import RowInput, RowsFile, read_sample
-from judges.offline.run.journal import open_private, read_json, write_json
+from judges.offline.run.journal import read_json, write_json
 from judges.sample import Sample
-from judges.settings import MADE_WITH
 from judges.verdict import ByJudge
 
 _T = TypeVar("_T")
@@ -59,19 +53,6 @@ class RunRows:
         return None if self._total is None else len(range(self._first, self._total, self._step))
 
 
-async def spooled(
-    samples: Iterable[RowInput] | AsyncIterable[RowInput], folder: Path
-) -> Callable[[], Iterable[RowInput]]:
-    """Return what reads rows from the beginning; rows that can be read only once are written to a file first."""
-    if not isinstance(samples, AsyncIterable) and iter(samples) is not samples:
-        return lambda: samples
-    path = folder / SPOOL
-    with os.fdopen(open_private(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as file:
-        async for row in each(samples):
-            file.write(row_json(read_sample(row)) + b"\n")
-    return lambda: _unspooled(path)
-
-
 def row_json(row: Sample | BadSample) -> bytes:
     """Return a row as JSON."""
     return _sample_json(row) if isinstance(row, Sample) else json.dumps({"unreadable": str(row)}).encode()
@@ -88,12 +69,6 @@ def _sample_json(sample: Sample) -> bytes:
 def digest_of(text: bytes) -> bytes:
     """Return a digest of what a row holds, given as JSON."""
     return blake2b(text, digest_size=16).digest()
-
-
-def _unspooled(path: Path) -> Iterator[RowInput]:
-    with path.open("rb") as file:
-        for line in file:
-            yield read_again(json.loads(line))
 
 
 def read_again(row: dict[str, Any]) -> Sample | BadSample:
@@ -162,62 +137,6 @@ class JudgeRecord(BaseModel, frozen=True, extra="forbid"):
     language: str | None = None
     prompts: dict[str, str] = {}
     settings: dict[str, str] = {}
-
-
-class JudgeRecords(Mapping[str, JudgeRecord]):
-    """The records of judges by name, made when they are asked for: a fingerprint walks through all of a judge."""
-
-    def __init__(self, judges: Mapping[str, Judge]) -> None:
-        self._judges, self._made = judges, dict[str, JudgeRecord]()
-
-    def __getitem__(self, name: str) -> JudgeRecord:
-        if name not in self._made:
-            self._made[name] = completed(JudgeRecord(name=name), self._judges[name])
-        return self._made[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._judges)
-
-    def __len__(self) -> int:
-        return len(self._judges)
-
-    def __reduce__(self) -> tuple[type, tuple[dict[str, JudgeRecord]]]:
-        return dict, (dict(self),)
-
-
-def completed(record: JudgeRecord, judge: Judge) -> JudgeRecord:
-    """Return the record of a judge with its fingerprint, its prompts and its settings."""
-    for model in judge.models:
-        getattr(model, "_model", None)  # a model by name is set up now: its fingerprint has its settings
-    shown = {"prompts": dict(_prompts_of(judge.explain())), "settings": dict(_settings_of(judge))}
-    return record.model_copy(update={"fingerprint": fingerprint(judge), **shown})
-
-
-def _prompts_of(explanation: Explanation) -> Iterator[tuple[str, str]]:
-    yield from explanation.prompts.items()
-    for part in explanation.parts:
-        yield from _prompts_of(part)
-
-
-def _settings_of(judge: Judge, inside: str = "") -> Iterator[tuple[str, str]]:
-    """Yield in words what a judge was made with, and each judge inside it; models and judges by their names."""
-    yield f"{inside}class", type(judge).__name__
-    for name, value in getattr(judge, MADE_WITH, {}).items():
-        parts = [
-            part for part in (value if isinstance(value, list | tuple) else [value]) if isinstance(part, Judge)
-        ]
-        named = judge.models if name == "model" else parts
-        yield f"{inside}{name}", ", ".join(one.name for one in named) if named else _in_words(value)
-        for part in parts:
-            yield from _settings_of(part, f"{inside}{part.name}.")
-
-
-def _in_words(value: object) -> str:
-    try:
-        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    except TypeError:
-        return str(getattr(value, "__qualname__", type(value).__name__))
-    return shortened(text)[1:-1]
 
 
 class Manifest(BaseModel, frozen=True, extra="forbid"):
@@ -340,9 +259,3 @@ def _change_of(before: JudgeRecord, after: JudgeRecord) -> str:
 
 _NAMED_APART = {"model": None, "language": None}
 """Settings of which there are words of their own."""
-
-
-def file_digest(path: Path) -> str:
-    """Return the SHA-256 of a file's content, as hexadecimal digits."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

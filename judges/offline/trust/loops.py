@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from judges.certificate import Subject
 from judges.errors import BadSample, ConfigurationError, plural, shortened
 from judges.offline.dataset.reading import LABEL_NAMES, read_rows, read_sample
-from judges.offline.run.journaled import load_run
+from judges.offline.run.evaluate import load_run
 from judges.offline.trust.rows import (
     JudgedAnswer,
     Opinion,

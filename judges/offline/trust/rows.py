@@ -16,7 +16,7 @@ from judges.certificate import Subject
 from judges.errors import BadSample, ConfigurationError, shortened
 from judges.offline.dataset.reading import LABEL_NAMES, read_mappings
 from judges.offline.results import Evaluation, Row
-from judges.offline.run.journaled import load_run
+from judges.offline.run.evaluate import load_run
 from judges.rows.columns import NESTED
 from judges.sample import FIELD_NAMES, Sample
 from judges.verdict import HIGHEST, LOWEST, Verdict
