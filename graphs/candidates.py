@@ -19,7 +19,14 @@ from typing import Any, Generic, TypeVar
 
 from langgraph.errors import GraphBubbleUp, ParentCommand
 
-from graphs.drivers import Effect, Messages, RunContext, Transition, aperform, perform
+from graphs.drivers import (
+    Effect,
+    Messages,
+    RunContext,
+    Transition,
+    aperform,
+    perform,
+)
 from graphs.events import CANDIDATE_FAILED, Event, Needs, candidate_events, candidates_events, started_events
 from graphs.generators import as_generator
 from graphs.loop import Loop, RunningClock
@@ -246,7 +253,10 @@ class CandidatesLoop(Loop):
         self, refinement: Refinement, messages: Messages, context: RunContext
     ) -> Generator[Effect, Any, Transition]:
         """Draft and judge the candidates of an attempt, and record the best one with the others beside it."""
-        refinement = yield from self._ask_first(refinement, messages, context)
+        if self._questions is not None:
+            refinement = yield from self._questions.ask_first(
+                refinement, messages, context, RunningClock(refinement)
+            )
         if refinement.done:
             return self._to_finish(refinement)
         count = self._count(refinement)

@@ -14,18 +14,23 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator,
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from typing import Any, Literal, TypeVar
 
 import structlog
 from langchain_core.callbacks import adispatch_custom_event, dispatch_custom_event
-from langchain_core.messages import AnyMessage
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
 
 from graphs import langchain_private, langgraph_private
 from graphs.events import Event
+from graphs.generators import AsyncGenerator, Draft, DraftRequest, OnDelta
+from graphs.generators import Generator as BlockingGenerator
 from graphs.outcome import Outcome, Unanswered
 from graphs.overrides import Overrides, overrides_in
 from graphs.refinement import Refinement
+from judges.errors import ConfigurationError
+from judges.models.providers.llm_runs import metered
 from judges.runtime import flow as running
 from judges.runtime.budget import Allowance
 from judges.runtime.faults import logging_safely
@@ -378,3 +383,50 @@ async def _acall_own(seconds: float | None, call: Awaitable[T]) -> T:
         if limit.expired():
             raise DeadlinePassed from None
         raise
+
+
+def subject_of(kind: str, number: int, messages: Sequence[BaseMessage]) -> str:
+    """Return what tells a draft, or a prompt, from every other one that a human may be asked about in a turn."""
+    digest = sha256()
+    for message in messages:
+        calls = message.tool_calls if isinstance(message, AIMessage) else ()
+        calls_made = [[call["name"], call["args"]] for call in calls]
+        digest.update(repr((message.type, message.content, calls_made)).encode(errors="surrogatepass"))
+    return f"{kind} {number} {digest.hexdigest()}"
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratorCall:
+    """The call of a generator in one attempt.
+
+    Args:
+        generator: The generator.
+        request: What it is asked for.
+        allowance: What its model calls are counted by; None where the draft says enough.
+    """
+
+    generator: AsyncGenerator
+    request: DraftRequest
+    allowance: Allowance | None
+
+    def run(self) -> Draft:
+        """Return the draft, blocking.
+
+        Raises:
+            ConfigurationError: If the generator has no such form.
+        """
+        if not isinstance(self.generator, BlockingGenerator):
+            raise ConfigurationError("this generator answers without blocking only; use arun, or ainvoke")
+        with nullcontext() if self.allowance is None else metered(self.allowance):
+            return self.generator.draft(self.request)
+
+    async def arun(self) -> Draft:
+        """Return the draft without blocking."""
+        with nullcontext() if self.allowance is None else metered(self.allowance):
+            return await self.generator.adraft(self.request)
+
+    def telling(self, on_delta: OnDelta) -> GeneratorCall:
+        """Return the call that tells of the draft, where the generator writes in chunks."""
+        if not getattr(self.generator, "writes_in_chunks", False):
+            return self
+        return replace(self, request=replace(self.request, on_delta=on_delta))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, aclosing, closing, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import takewhile
 from typing import Any, Protocol, TypeAlias, TypeGuard, TypeVar, runtime_checkable
@@ -14,7 +14,6 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import (
     AIMessage,
     AIMessageChunk,
-    AnyMessage,
     BaseMessage,
     ToolCall,
     ToolMessage,
@@ -29,7 +28,7 @@ from pydantic import JsonValue
 from pydantic_core import to_json
 
 from graphs import langchain_private, langgraph_private
-from graphs.answers import AnswerKind, kind_of_answer
+from graphs.answers import Draft
 from graphs.augment import copy_message, copy_messages
 from graphs.outcome import DraftError
 from graphs.refinement import GeneratorPrompt
@@ -109,46 +108,6 @@ def _parts(content: str | list[Any]) -> list[Any]:
 
 _ANSWER_KEYS = ("answer", "output", "response", "result", "text")
 _CONTEXT_KEYS = ("retrieved_contexts", "context", "contexts", "source_documents", "documents")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Draft:
-    """The output of a generator.
-
-    Args:
-        answer: The answer.
-        steps: Messages before the answer: tool calls and tool results.
-        evidence: Fields of a sample that the generator returned, for instance `retrieved_contexts`.
-        raw: The endpoint's own reply, where the generator is a direct client.
-        calls: Each model call, as far as the messages report it: the model's name, and what the call consumed.
-        fault: What makes the answer unfit to be released, as feedback to the generator: it is rejected, and no
-            judge is asked.
-        misfit: What is wrong with the arguments of its tool calls, as feedback: it is rejected without a judge.
-        skip_reason: Why the answer is handed on unjudged, in a line without its text; empty where it is judged.
-        pending: Whether this is no answer yet: whoever runs the loop goes on with it, and then with the loop.
-        kept: What the generator said to keep its earlier answer, which then is the answer; else empty.
-    """
-
-    answer: AIMessage
-    steps: tuple[AnyMessage, ...] = ()
-    evidence: Mapping[str, JsonValue] = field(default_factory=dict)
-    raw: dict[str, JsonValue] | None = None
-    calls: tuple[tuple[str | None, Usage], ...] = ()
-    fault: str = ""
-    misfit: str = ""
-    skip_reason: str = ""
-    pending: bool = False
-    kept: str = ""
-
-    @cached_property
-    def kind(self) -> AnswerKind:
-        """The kind of the answer."""
-        return kind_of_answer(self.answer)
-
-    def fields(self, *, checks_calls: bool) -> dict[str, Any]:
-        """Return what an `Attempt` has of it beside the answer; `misfit` only where calls are checked."""
-        fields = {name: getattr(self, name) for name in ("steps", "evidence", "raw", "fault", "kept")}
-        return {**fields, "misfit": self.misfit if checks_calls else ""}
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,12 +21,12 @@ from graphs import Bounds, Outcome, Overrides, Policy, graph, langchain_private,
 from graphs.augment import added_messages
 from graphs.certificate import subject_of
 from graphs.drivers import Flow, RunContext, adrive, drive
+from graphs.ending import rejection
 from graphs.generators import GeneratorLike
 from graphs.loop import Loop, arun, run
 from graphs.policy import PolicySettings, fail_closed, policy_of
 from graphs.questions import InputMode
 from graphs.refinement import Refinement
-from graphs.review import rejection
 from graphs.turns import ConcurrentTurns, OnNewQuestion
 from judges import ConfigurationError, load
 from judges.certificate import Subject

@@ -11,8 +11,8 @@ from typing import Any
 from langchain_core.messages import AnyMessage
 
 from graphs import Attempt, Outcome, Policy
+from graphs.answers import best_attempt
 from graphs.outcome import sample_of
-from graphs.refinement import best_attempt
 from judges import Judge, Sample
 from judges.offline.run.journal import Journal, is_failure
 from judges.offline.run.source import digest_of, row_json

@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage
 from langchain_core.tools import tool
 
 from graphs import answers
-from graphs.answers import misfit_of
+from graphs.structure import misfit_of
 from judges.testing import ScriptedModel
 from refine.middleware import SelfRefineMiddleware
 from tests.guarding import guarding, rates

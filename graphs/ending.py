@@ -1,23 +1,30 @@
-"""A review by a human: what a reviewer is shown, what may be decided, and how a decision is read."""
+"""How a turn ends: with an answer, without one, by a review of a human, or by a handoff to another node."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+import os
+import time
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
-from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.errors import ParentCommand
 from langgraph.types import Command, Send, interrupt
 from pydantic import BaseModel, Field, JsonValue, RootModel, ValidationError
 
-from graphs.augment import MARK
-from graphs.events import Event, WarningThrottle
-from graphs.outcome import InputError, Outcome, Rejected
+from graphs import langchain_private, langgraph_private
+from graphs.answers import Attempt, without_reasoning
+from graphs.augment import MARK, added_messages
+from graphs.drivers import Effect, Messages, RunContext, Transition, subject_of
+from graphs.events import Event, WarningThrottle, finished_events, release_warnings
+from graphs.outcome import InputError, JudgeFailed, NotAccepted, Outcome, QuestionRefused, Rejected, Unanswered
+from graphs.policy import Policy
 from graphs.redaction import withhold
-from graphs.refinement import Attempt, Decision, Refinement, evolve
+from graphs.refinement import Decision, Refinement, evolve
 from graphs.turns import aclaim_decision, aread_claim, claim_decision, read_claim
 
 _FINAL_FORMS = "'accept', 'reject' or {'answer': 'the text to send'}"
@@ -54,7 +61,7 @@ class _ReviewCall(NamedTuple):
     arun: Callable[[], Awaitable[Decided]]
 
 
-def review_of(refinement: Refinement, attempt: Attempt, config: RunnableConfig) -> _ReviewCall:
+def _review_of(refinement: Refinement, attempt: Attempt, config: RunnableConfig) -> _ReviewCall:
     """Return the call that puts an attempt to a human, who resumes the graph with a decision."""
     question = {
         "stop_reason": refinement.stop_reason,
@@ -86,7 +93,7 @@ def review_of(refinement: Refinement, attempt: Attempt, config: RunnableConfig) 
     return _ReviewCall(run, arun)
 
 
-def apply_review(refinement: Refinement, attempt: Attempt, review: Decided) -> Refinement:
+def _apply_review(refinement: Refinement, attempt: Attempt, review: Decided) -> Refinement:
     """Return the record with what a reviewer decided about an attempt."""
     match review.root:
         case WrittenAnswer():
@@ -135,7 +142,7 @@ def _may_be_revised(refinement: Refinement) -> bool:
     )
 
 
-def visible_to_generator(refinement: Refinement, *, after: int) -> Refinement:
+def _visible_to_generator(refinement: Refinement, *, after: int) -> Refinement:
     """Return the record as the generator is to see it: with the attempt that was sent back as the last."""
     others = (attempt for attempt in refinement.attempts if attempt.number != after)
     last = (attempt for attempt in refinement.attempts if attempt.number == after)
@@ -172,30 +179,35 @@ def _is_sent_back(decision: Any) -> bool:
 _UNJUDGED_HANDOFF = "generator handed over to another node with an answer that was not judged"
 
 
-def hide_drafts(handoff: ParentCommand, refinement: Refinement) -> None:
-    """Take drafts and feedback of earlier attempts out of what an agent hands over; changes `handoff` in place."""
-    command: Command[Any] = handoff.args[0]
+def hand_off(
+    refinement: Refinement, messages: Messages, handoff: ParentCommand, throttle: WarningThrottle
+) -> Transition:
+    """Leave the loop for another node, as the generator commands, and take no draft there.
+
+    Drafts and feedback of earlier attempts are taken out of what is handed over, in place. An event says where to,
+    without any text, and a warning that there is an answer in it, which nobody judged.
+    """
     added = {_content_of(message) for message in refinement.added}
-    command = replace(command, update=_without(added, command.update), goto=_goto_without(added, command.goto))
+    before: Command[Any] = handoff.args[0]
+    command = replace(before, update=_without(added, before.update), goto=_goto_without(added, before.goto))
     handoff.args = (command,)
+    figures = {"attempt": refinement.number, "goto": _targets(command)}
+    return Transition(
+        refinement=refinement,
+        events=lambda: (Event("handover", figures),),
+        warnings=_handoff_warnings(command, figures, messages, throttle),
+        error=handoff,
+    )
 
 
-def handoff_events(command: ParentCommand, refinement: Refinement) -> tuple[Event, ...]:
-    """Return what to publish of a handoff: where to, without any text."""
-    return (Event("handover", {"attempt": refinement.number, "goto": _targets(command.args[0])}),)
-
-
-def handoff_warnings(
-    command: ParentCommand, refinement: Refinement, conversation: Sequence[AnyMessage], throttle: WarningThrottle
+def _handoff_warnings(
+    command: Command[Any], figures: dict[str, Any], conversation: Messages, throttle: WarningThrottle
 ) -> tuple[Event, ...]:
-    """Return the warning that an agent handed over with an answer, which nobody judged; none where it did not."""
     contents_before = {_content_of(message) for message in conversation}
-    answers = filter(_is_answer, _messages_in(command.args[0]))
-    goto = _targets(command.args[0])
+    answers = filter(_is_answer, _messages_in(command))
     unjudged = any(_content_of(message) not in contents_before for message in answers)
-    if not unjudged or not throttle.should_warn((_UNJUDGED_HANDOFF, *goto)):
+    if not unjudged or not throttle.should_warn((_UNJUDGED_HANDOFF, *figures["goto"])):
         return ()
-    figures = {"attempt": refinement.number, "goto": goto}
     return (Event(_UNJUDGED_HANDOFF, figures, streamed=False, level=logging.WARNING),)
 
 
@@ -249,3 +261,98 @@ def _messages_in(value: object) -> Iterator[BaseMessage]:
 def _targets(command: Command[Any]) -> list[str]:
     targets = command.goto if isinstance(command.goto, list | tuple) else [command.goto]
     return [target.node if isinstance(target, Send) else str(target) for target in targets]
+
+
+def release_answer(attempt: Attempt, policy: Policy) -> AIMessage:
+    """Return an attempt's answer; after a refusal without its reasoning, which may speak of the refused."""
+    with_its_reasoning = attempt.number == 1 or policy.keep_reasoning
+    return attempt.answer if with_its_reasoning else without_reasoning(attempt.answer)
+
+
+def finish_with_answer(
+    refinement: Refinement,
+    messages: Messages,
+    answer: AIMessage,
+    now: float,
+    *,
+    throttle: WarningThrottle,
+    id: str | None = None,  # noqa: A002 - the field's name
+) -> Transition:
+    """End the turn with an answer, under a message id of its own."""
+    metadata = dict(answer.response_metadata)
+    final = answer.model_copy(update={"id": id or os.urandom(16).hex(), "response_metadata": metadata})
+    warnings = () if _is_flawless(refinement) else release_warnings(refinement, messages, throttle)
+    outcome = Outcome.of(refinement, messages, final, now=now)
+    metadata[langgraph_private.SUMMARY] = summary = outcome.summary()
+    langchain_private.with_hints(final)
+    return Transition(
+        refinement=refinement,
+        update={"messages": [final], langgraph_private.SUMMARY: summary},
+        events=partial(finished_events, refinement),
+        outcome=outcome,
+        warnings=warnings,
+    )
+
+
+def _is_flawless(refinement: Refinement) -> bool:
+    """Check whether a single judge accepted the answer and no certificate is in force: nothing to warn of then."""
+    verdict = refinement.attempts[-1].verdict if refinement.stop_reason == "accepted" else None
+    return verdict is not None and not verdict.items and refinement.policy.certificate is None
+
+
+def _finish_rejected(refinement: Refinement, messages: Messages, now: float) -> Transition:
+    """End the turn without an answer, as a reviewer decided; the summary tells it from one that goes on."""
+    outcome = Outcome.of(refinement, messages, None, now=now)
+    return Transition(
+        refinement=refinement,
+        update={langgraph_private.SUMMARY: outcome.summary()},
+        events=partial(finished_events, refinement),
+        outcome=outcome,
+        refusal=rejection(outcome),
+    )
+
+
+def unanswered(
+    refinement: Refinement, messages: Messages, policy: Policy, now: float, *, raised: bool
+) -> Unanswered:
+    """Return the error of a turn without an answer that may be released; `raised` where the policy says so."""
+    outcome = Outcome.of(refinement, messages, None, now=now)
+    message = f"no answer may be released: {refinement.stop_reason} after {len(refinement.attempts)} attempts"
+    message = f"{message} ({refinement.detail})" if refinement.detail else message
+    if not raised:
+        return Unanswered(message, outcome)
+    is_rated = refinement.best is not None or any(attempt.is_withheld for attempt in refinement.attempts)
+    unjudged = bool(refinement.attempts) and not is_rated and policy.on_judge_error == "raise"
+    if refinement.stop_reason == "question_refused":
+        return QuestionRefused(message, outcome)
+    failed = refinement.stop_reason == "judge_failed" or unjudged
+    return (JudgeFailed if failed else NotAccepted)(message, outcome)
+
+
+def finish(
+    refinement: Refinement, messages: Messages, context: RunContext, policy: Policy, *, throttle: WarningThrottle
+) -> Generator[Effect, Decided, Transition]:
+    """Append the answer, and only the answer, to the conversation; or go on as a reviewer decides."""
+    now, (ending, chosen) = time.time(), refinement.conclusion
+    if ending == "interrupt" and chosen is not None:
+        config = context.for_review(partial(subject_of, "review", chosen.number, (*chosen.steps, chosen.answer)))
+        call = _review_of(refinement, chosen, config)
+        review = yield Effect(run=call.run, arun=call.arun, config=config)
+        refinement = _apply_review(refinement, chosen, review)
+        if not refinement.done:
+            added = added_messages(_visible_to_generator(refinement, after=chosen.number))
+            return Transition(refinement=refinement.add_messages(added), goto="generate")
+        if refinement.decision == "rejected":
+            return _finish_rejected(refinement, messages, now)
+        written = review.root.answer if isinstance(review.root, WrittenAnswer) else None
+        answer = release_answer(chosen, policy) if written is None else AIMessage(written)
+    elif ending == "answer" and chosen is not None:
+        refinement = refinement.release(chosen.number)
+        answer = release_answer(chosen, policy)
+    elif ending == "fallback":
+        answer = AIMessage(policy.fallback or "")
+    else:
+        events = partial(finished_events, refinement)
+        error = unanswered(refinement, messages, policy, now, raised=ending == "raise")
+        return Transition(refinement=refinement, events=events, error=error)
+    return finish_with_answer(refinement, messages, answer, now, throttle=throttle)
