@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from itertools import takewhile
 from typing import Any
 
 from langchain_core.exceptions import OutputParserException
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, ToolCall, ToolMessage
 from langchain_core.runnables import Runnable, RunnableBinding, RunnableSequence, RunnableWithFallbacks
 from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.utils.function_calling import convert_to_json_schema
 from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic_core import to_json
 
 from judges import Cascade, Judge, as_judge
 from judges.errors import ConfigurationError, one_line, shortened
@@ -398,3 +400,39 @@ def _is_of(value: object, name: object) -> bool:
         return False
     is_whole = name == "integer" and isinstance(value, float) and value.is_integer()
     return is_whole or isinstance(value, tuple(kinds))
+
+
+def with_answer_last(messages: Sequence[Any], structured_response: object) -> list[Any]:
+    """Return an agent's new messages so that they end with its structured answer, as JSON text without a call.
+
+    Args:
+        messages: The messages. Where they do not end with the result of a call that stands for such an answer
+            (`response_format=ToolStrategy(...)`), they are returned as they are.
+        structured_response: The answer as the agent's state has it, where it may be one of an earlier turn; None
+            where it has none.
+    """
+    index, results = last_calls(messages)
+    if structured_response is None or index is None or not results:
+        return list(messages)
+    called = {result.tool_call_id for result in results}
+    calls = [call for call in messages[index].tool_calls if call["id"] in called]
+    if not any(_stands_for(call, structured_response) for call in calls):
+        return list(messages)
+    text = to_json(structured_response, fallback=str).decode()
+    answer = messages[index].model_copy(update={"content": text, "tool_calls": []})
+    return [*messages[:index], answer]
+
+
+def last_calls(messages: Sequence[Any]) -> tuple[int | None, list[ToolMessage]]:
+    """Return the place of the message before the results of tools that messages end with, and the results."""
+    ending = takewhile(lambda message: isinstance(message, ToolMessage), reversed(messages))
+    results: list[ToolMessage] = list(ending)[::-1]
+    index = len(messages) - len(results) - 1
+    return (index if index >= 0 and isinstance(messages[index], AIMessage) else None), results
+
+
+def _stands_for(call: ToolCall, answer: object) -> bool:
+    """Check whether a call has a structured answer for its arguments, as far as its name or its fields say so."""
+    names = answer if isinstance(answer, Mapping) else getattr(answer, "__dict__", {})
+    has_its_fields = bool(call["args"]) and call["args"].keys() <= names.keys()
+    return call["name"] == type(answer).__name__ or has_its_fields or call["args"] == answer
