@@ -534,14 +534,6 @@ class Attempt(Frozen, extra="forbid"):
             **{**{name: getattr(self, name) for name in Attempt.model_fields}, **fields, **spent}
         )
 
-    def add_usages(self, usages: list[Usage]) -> None:
-        """Add what it consumed to a list: generating, judging, and the drafts that were not chosen."""
-        usages.append(self.usage)
-        if self.verdict is not None:
-            usages.append(self.verdict.usage)
-        for draft in self.unchosen:
-            draft.add_usages(usages)
-
     def to_state(self) -> dict[str, Any]:
         """Return the attempt as plain data and LangChain messages, for a checkpoint."""
         names = ("raw", "candidate", "copied", "kept", "misfit", "is_withheld", "is_estimated")
@@ -641,3 +633,9 @@ class Draft:
         """Return what an `Attempt` has of it beside the answer; `misfit` only where calls are checked."""
         fields = {name: getattr(self, name) for name in ("steps", "evidence", "raw", "fault", "kept")}
         return {**fields, "misfit": self.misfit if checks_calls else ""}
+
+
+def release_answer(attempt: Attempt, policy: Policy) -> AIMessage:
+    """Return an attempt's answer; after a refusal without its reasoning, which may speak of the refused."""
+    with_its_reasoning = attempt.number == 1 or policy.keep_reasoning
+    return attempt.answer if with_its_reasoning else without_reasoning(attempt.answer)

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from typing import Any, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import structlog
 from langchain_core.callbacks import adispatch_custom_event, dispatch_custom_event
@@ -153,7 +153,7 @@ class RunContext:
         self._targets: Sequence[RunnableConfig] = (config,) if self.is_heard else ()
         if config.get("configurable"):
             self._is_part = langgraph_private.is_node(config)
-            overrides = langgraph_private.overrides_of(config)
+            overrides = langgraph_private.carried(config, langgraph_private.OVERRIDES)
             self.overrides = overrides or overrides_in(langgraph_private.context_of(config))
             self._send = langgraph_private.writer(config)
             self._targets = langgraph_private.progress_configs(config)
@@ -430,3 +430,35 @@ class GeneratorCall:
         if not getattr(self.generator, "writes_in_chunks", False):
             return self
         return replace(self, request=replace(self.request, on_delta=on_delta))
+
+
+class Records(Generic[T]):
+    """The record that a run wrote last, and the plain data it wrote, which the next step need not read then.
+
+    Attributes:
+        broken_off: The outcome of the turn, where a step was cancelled: LangGraph then raises another error.
+    """
+
+    def __init__(self) -> None:
+        self._last: tuple[object, T] | None = None
+        self.broken_off: object = None
+
+    def keep(self, data: object, record: T) -> None:
+        """Keep the record that was written as `data`."""
+        self._last = data, record
+
+    def written_as(self, data: object) -> T | None:
+        """Return the record that was written as `data`, this very object; None for what came from a checkpoint."""
+        return self._last[1] if self._last is not None and self._last[0] is data else None
+
+
+def records_of(config: RunnableConfig) -> Records[Any]:
+    """Return the records of a run; empty ones where it hands none on."""
+    records: Records[Any] | None = langgraph_private.carried(config, langgraph_private.RECORDS)
+    return Records() if records is None else records
+
+
+def handing_on(config: RunnableConfig | None) -> RunnableConfig:
+    """Return the config of a run whose steps hand the record on within this process."""
+    is_set = langgraph_private.carried(config or {}, langgraph_private.RECORDS) is not None
+    return langgraph_private.carry(config, langgraph_private.RECORDS, None if is_set else Records())

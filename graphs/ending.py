@@ -17,7 +17,7 @@ from langgraph.types import Command, Send, interrupt
 from pydantic import BaseModel, Field, JsonValue, RootModel, ValidationError
 
 from graphs import langchain_private, langgraph_private
-from graphs.answers import Attempt, without_reasoning
+from graphs.answers import Attempt, release_answer
 from graphs.augment import MARK, added_messages
 from graphs.drivers import Effect, Messages, RunContext, Transition, subject_of
 from graphs.events import Event, WarningThrottle, finished_events, release_warnings
@@ -261,12 +261,6 @@ def _messages_in(value: object) -> Iterator[BaseMessage]:
 def _targets(command: Command[Any]) -> list[str]:
     targets = command.goto if isinstance(command.goto, list | tuple) else [command.goto]
     return [target.node if isinstance(target, Send) else str(target) for target in targets]
-
-
-def release_answer(attempt: Attempt, policy: Policy) -> AIMessage:
-    """Return an attempt's answer; after a refusal without its reasoning, which may speak of the refused."""
-    with_its_reasoning = attempt.number == 1 or policy.keep_reasoning
-    return attempt.answer if with_its_reasoning else without_reasoning(attempt.answer)
 
 
 def finish_with_answer(

@@ -19,6 +19,7 @@ from langchain_core.messages import (
 from langchain_core.messages.ai import add_ai_message_chunks
 from langchain_core.prompts import BasePromptTemplate
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, RunnableSequence
+from langchain_core.runnables.base import RunnableBindingBase
 from langgraph.pregel import Pregel
 from pydantic import JsonValue
 
@@ -27,10 +28,10 @@ from graphs.answers import Draft
 from graphs.augment import copy_message, copy_messages
 from graphs.outcome import DraftError
 from graphs.refinement import GeneratorPrompt
-from graphs.structure import last_calls, with_answer_last
+from graphs.structure import tool_result_in, with_answer_last
 from judges.errors import BadSample, ConfigurationError, shortened
 from judges.judge import waited_for
-from judges.models.providers.langchain import chat_model, usage_of
+from judges.models.providers.langchain import chat_model, keeping_refusals, usage_of
 from judges.models.providers.openai import OpenAICompatible
 from judges.models.providers.openai_fields import names_direct_client
 from judges.models.providers.openai_messages import MessageDict, answer_of, to_dicts, to_messages
@@ -44,26 +45,6 @@ T = TypeVar("T")
 
 RETURN_DIRECT = "return_direct: the result of a tool is the answer"
 """The detail of an outcome whose answer a tool gave, which is handed on unjudged."""
-
-
-def _tool_result_in(messages: Sequence[Any]) -> AIMessage | None:
-    """Return what tools returned as an answer, where messages end with it; None where they do not."""
-    index, results = last_calls(messages)
-    if index is None or not results:
-        return None
-    called = {call["id"] for call in messages[index].tool_calls}
-    if any(result.tool_call_id not in called for result in results):
-        return None
-    contents: list[Any] = [result.content for result in results]
-    if len(contents) == 1:
-        return AIMessage(contents[0])
-    if all(isinstance(content, str) for content in contents):
-        return AIMessage("\n\n".join(contents))
-    return AIMessage([part for content in contents for part in _parts(content)])
-
-
-def _parts(content: str | list[Any]) -> list[Any]:
-    return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
 _ANSWER_KEYS = ("answer", "output", "response", "result", "text")
@@ -161,16 +142,15 @@ def _draft(messages: Sequence[Any], evidence: Mapping[str, JsonValue] | None = N
     calls = tuple([(reply.response_metadata.get("model_name"), usage_of(reply)) for reply in replies])
     if replies and messages[-1] is replies[-1]:
         return Draft(answer=replies[-1], steps=tuple(messages[:-1]), evidence=evidence or {}, calls=calls)
-    result = _tool_result_in(messages)
+    result = tool_result_in(messages)
     if result is None:
         raise DraftError(
             "the generator's messages do not end with an answer; the last one must be an AIMessage that follows "
             "the question"
         )
-    draft = Draft(answer=result, steps=tuple(messages), evidence=evidence or {}, calls=calls)
-    failed = [str(tool.text) for tool in last_calls(messages)[1] if tool.status == "error"]
-    fault = "\n".join(failed)
-    return replace(draft, fault=fault) if fault else replace(draft, skip_reason=RETURN_DIRECT)
+    answer, fault = result
+    fields = {"fault": fault} if fault else {"skip_reason": RETURN_DIRECT}
+    return Draft(answer=answer, steps=tuple(messages), evidence=evidence or {}, calls=calls, **fields)
 
 
 def _whole_message(chunk: AIMessageChunk) -> AIMessage:
@@ -492,7 +472,7 @@ class _RunnableGenerator:
         check_temperature(self, request.temperature)
         settings = {} if request.temperature is None else {"temperature": request.temperature}
         return (
-            langchain_private.mute_runnable(self._runnable),
+            _muted(self._runnable),
             messages if self._key is None else {self._key: messages},
             inner_config,
             settings,
@@ -697,3 +677,23 @@ def _has_own_memory(runnable: object) -> bool:
     """Check whether a graph, or a runnable with a `checkpointer` such as `SelfRefine`, has one of its own."""
     checkpointer = getattr(_layers(runnable)[-1], "checkpointer", None)
     return checkpointer is not None and not isinstance(checkpointer, bool)
+
+
+def _muted(runnable: Runnable[Any, Any]) -> Runnable[Any, Any]:
+    """Return a runnable whose own handlers show no drafts: those of a chat model, a binding, a chain of these."""
+    if isinstance(runnable, RunnableSequence):
+        muted = [_muted(step) for step in runnable.steps]
+        changed = any(ours is not theirs for ours, theirs in zip(muted, runnable.steps, strict=True))
+        return RunnableSequence(*muted, name=runnable.name) if changed else runnable
+    update: dict[str, Any] = {}
+    if isinstance(runnable, RunnableBindingBase):
+        bound = _muted(runnable.bound)
+        update = {} if bound is runnable.bound else {"bound": bound}
+        if bound_to := runnable.config.get("callbacks"):
+            update["config"] = {**runnable.config, "callbacks": langchain_private.mute_callbacks(bound_to)}
+    elif isinstance(runnable, BaseChatModel):
+        model_callbacks = runnable.callbacks
+        if getattr(runnable, "streaming", False):
+            runnable = keeping_refusals(runnable)
+        update = {"callbacks": langchain_private.mute_callbacks(model_callbacks)} if model_callbacks else {}
+    return runnable.model_copy(update=update) if update else runnable  # type: ignore[union-attr]  # of pydantic

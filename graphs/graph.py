@@ -23,7 +23,7 @@ from typing_extensions import TypedDict  # pydantic cannot read the standard one
 from graphs import langgraph_private, turns
 from graphs.candidates import CandidatesLoop
 from graphs.certificate import CertificateWarning, check_certificate
-from graphs.drivers import Flow, Messages, Node, RunContext, Transition, adrive, drive
+from graphs.drivers import Flow, Messages, Node, RunContext, Transition, adrive, drive, handing_on, records_of
 from graphs.generators import GeneratorLike
 from graphs.loop import Loop
 from graphs.outcome import InputError, Outcome, outcome_of
@@ -304,7 +304,7 @@ class LoopGraph(HintsAtCalls, SharedByCopies, CompiledStateGraph[Any, Any, Any, 
         config, settings = self._read(config, settings)
         thread = self._thread(config)
         shown_interrupts = flow.run(self._open_interrupts(input, config, thread), self.get_state)
-        config = langgraph_private.with_records(config)
+        config = handing_on(config)
         with _keeping_outcome(config), turns.turn(thread, self.concurrent_turns, self.loop.policy.deadline_s):
             begin = self._begin(input, config, thread, shown_interrupts)
             input, config, decision = flow.run(begin, self.get_state)  # noqa: A001
@@ -322,7 +322,7 @@ class LoopGraph(HintsAtCalls, SharedByCopies, CompiledStateGraph[Any, Any, Any, 
         config, settings = self._read(config, settings)
         thread = self._thread(config)
         shown_interrupts = await flow.arun(self._open_interrupts(input, config, thread), self.aget_state)
-        config = langgraph_private.with_records(config)
+        config = handing_on(config)
         with _keeping_outcome(config):
             async with turns.aturn(thread, self.concurrent_turns, self.loop.policy.deadline_s):
                 begun = await flow.arun(self._begin(input, config, thread, shown_interrupts), self.aget_state)
@@ -345,7 +345,7 @@ class LoopGraph(HintsAtCalls, SharedByCopies, CompiledStateGraph[Any, Any, Any, 
             InputError: If no thread is named, or the overrides cannot be read or go too far.
         """
         config, settings = config or {}, dict(settings)
-        if langgraph_private.lacks_thread(self._merged(config), self.checkpointer):
+        if self._thread(config) == ():
             raise InputError(
                 "the checkpointer keeps each conversation under a thread, and this call names none; give it the "
                 "config {'configurable': {'thread_id': 'any text'}}"
@@ -358,7 +358,7 @@ class LoopGraph(HintsAtCalls, SharedByCopies, CompiledStateGraph[Any, Any, Any, 
             overrides = overrides_in(context)
         if overrides is not None:
             self.loop.check_overrides(overrides)
-            config = langgraph_private.with_overrides(config, overrides)
+            config = langgraph_private.carry(config, langgraph_private.OVERRIDES, overrides)
         if langgraph_private.lacks_durability(settings, self._merged(config), self.checkpointer):
             settings["durability"] = "sync"
         inherited = ensure_config(self._merged(config))
@@ -374,7 +374,7 @@ class LoopGraph(HintsAtCalls, SharedByCopies, CompiledStateGraph[Any, Any, Any, 
 
     def _begin(
         self, turn_input: Any, config: RunnableConfig, thread: Hashable, shown_interrupts: Sequence[Interrupt]
-    ) -> Generator[RunnableConfig, StateSnapshot, tuple[Any, RunnableConfig, langgraph_private.Decision | None]]:
+    ) -> Generator[RunnableConfig, StateSnapshot, tuple[Any, RunnableConfig, turns.Decision | None]]:
         """Return input and config of a turn that may begin, and its decision; yields as `_open_interrupts`."""
         if not isinstance(turn_input, Mapping | Command | None):
             raise InputError(
@@ -385,8 +385,8 @@ class LoopGraph(HintsAtCalls, SharedByCopies, CompiledStateGraph[Any, Any, Any, 
             return turn_input, config, None
         if isinstance(turn_input, Command):
             turns.check_decision(turn_input, (yield config).interrupts, shown_interrupts)
-            decision = langgraph_private.Decision()
-            return turn_input, langgraph_private.with_decision(config, decision), decision
+            decision = turns.Decision()
+            return turn_input, langgraph_private.carry(config, langgraph_private.DECISION, decision), decision
         if self.loop.can_await_human and not langgraph_private.names_a_checkpoint(config):
             turn_input = turns.admit_question(turn_input, (yield config), self.on_new_question)
         return turn_input, config, None
@@ -414,7 +414,7 @@ def _keeping_outcome(config: RunnableConfig) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        outcome = langgraph_private.records_of(config).broken_off
+        outcome = records_of(config).broken_off
         if isinstance(outcome, Outcome) and outcome_of(error) is None:
             vars(error)["outcome"] = outcome
         raise
@@ -549,7 +549,7 @@ class _StepNode(Runnable[Any, Any]):
         status = "done" if ended else transition.refinement.status
         if self.name == "finish" or status != "running":  # until its last step a turn is running, stored as that
             langgraph_private.write(config, langgraph_private.STATUS, status)
-        decision = langgraph_private.decision_of(config)
+        decision = turns.Decision.of(config)
         if decision is not None:
             decision.error = transition.refusal
         if transition.goto is None:
@@ -560,7 +560,7 @@ class _StepNode(Runnable[Any, Any]):
 def _load(context: RunContext, loop: Loop) -> Refinement:
     """Return the record of a node's turn, with what the request of the run overrides."""
     config = context.config
-    decision = langgraph_private.decision_of(config)
+    decision = turns.Decision.of(config)
     if decision is not None:
         decision.reached_a_step = True
     data = langgraph_private.read(config, langgraph_private.RECORD)
@@ -577,17 +577,18 @@ class _StepRecord(NamedTuple):
 
 def recall_step(data: object, config: RunnableConfig) -> _StepRecord | None:
     """Return what a step of this run wrote as `data`; None where that comes from a checkpoint."""
-    written: _StepRecord | None = langgraph_private.records_of(config).of(data)
+    written: _StepRecord | None = records_of(config).written_as(data)
     return written
 
 
 def _write(refinement: Refinement, config: RunnableConfig, outcome: Outcome | None = None) -> None:
     """Write the record: as plain data where it goes into a checkpoint, otherwise as it is."""
-    if langgraph_private.is_handed_on(config):
+    is_kept = langgraph_private.carried(config, langgraph_private.RECORDS) is not None
+    if is_kept and not langgraph_private.has_checkpointer(config):  # nor is a state updated by hand
         langgraph_private.write(config, langgraph_private.RECORD, refinement)
         return
     data = refinement.to_state()
-    langgraph_private.records_of(config).keep(data, _StepRecord(refinement, outcome))
+    records_of(config).keep(data, _StepRecord(refinement, outcome))
     langgraph_private.write(config, langgraph_private.RECORD, data)
 
 

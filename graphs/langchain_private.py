@@ -35,8 +35,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.load import dumps
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, Generation, LLMResult
-from langchain_core.runnables import Runnable, RunnableConfig, RunnableSequence
-from langchain_core.runnables.base import RunnableBindingBase
+from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import var_child_runnable_config
 from langchain_core.tracers._streaming import (  # the mixins of all stream handlers
     _StreamingCallbackHandler,
@@ -52,7 +51,6 @@ from langgraph.pregel._tools import _tool_call_writer
 from judges.errors import ConfigurationError
 from judges.first_guesses import guesses
 from judges.judge import waited_for
-from judges.models.providers.langchain import keeping_refusals
 
 _TOKEN_EVENTS = ("on_llm_new_token", "on_stream_event")
 _FRAMEWORKS = ("langchain_core.", "langgraph.")
@@ -524,7 +522,7 @@ def _token_manager(config: RunnableConfig) -> CallbackManager | None:
     )
 
 
-def _mute_callbacks(callbacks: Callbacks) -> BaseCallbackManager | None:
+def mute_callbacks(callbacks: Callbacks) -> BaseCallbackManager | None:
     """Return the callbacks of a generator itself without handlers that feed streams, and deaf to tokens."""
     return None if callbacks is None else manager_of({"callbacks": callbacks}, streaming=False)
 
@@ -596,23 +594,3 @@ def _mute() -> list[tuple[ContextVar[Any], Token[Any]]]:
 
 _SILENT = BaseCallbackHandler()
 """A handler that does nothing, in the place of one that feeds a stream."""
-
-
-def mute_runnable(runnable: Runnable[Any, Any]) -> Runnable[Any, Any]:
-    """Return a runnable whose own handlers show no drafts: those of a chat model, a binding, a chain of these."""
-    if isinstance(runnable, RunnableSequence):
-        muted = [mute_runnable(step) for step in runnable.steps]
-        changed = any(ours is not theirs for ours, theirs in zip(muted, runnable.steps, strict=True))
-        return RunnableSequence(*muted, name=runnable.name) if changed else runnable
-    update: dict[str, Any] = {}
-    if isinstance(runnable, RunnableBindingBase):
-        bound = mute_runnable(runnable.bound)
-        update = {} if bound is runnable.bound else {"bound": bound}
-        if bound_to := runnable.config.get("callbacks"):
-            update["config"] = {**runnable.config, "callbacks": _mute_callbacks(bound_to)}
-    elif isinstance(runnable, BaseChatModel):
-        model_callbacks = runnable.callbacks
-        if getattr(runnable, "streaming", False):
-            runnable = keeping_refusals(runnable)
-        update = {"callbacks": _mute_callbacks(model_callbacks)} if model_callbacks else {}
-    return runnable.model_copy(update=update) if update else runnable  # type: ignore[union-attr]  # of pydantic

@@ -32,6 +32,7 @@ from graphs.drivers import (
     Transition,
     adrive,
     drive,
+    records_of,
     subject_of,
 )
 from graphs.ending import (
@@ -580,7 +581,7 @@ class Loop:
         except BaseException as error:
             if refinement.attempts:
                 add_outcome(error, refinement, messages, now=time.time())
-            langgraph_private.records_of(context.config).broken_off = outcome_of(error)
+            records_of(context.config).broken_off = outcome_of(error)
             raise
         if context.publishes or transition.warnings or transition.error is not None:
             yield transition

@@ -22,7 +22,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage
 from langgraph.errors import GraphBubbleUp, GraphInterrupt, ParentCommand
 
 from graphs import langchain_private, langgraph_private, loop
-from graphs.answers import Attempt, Draft, Piece, rejection_for
+from graphs.answers import Attempt, Draft, Piece, rejection_for, release_answer
 from graphs.augment import added_messages, amendment_messages, continuation_messages
 from graphs.drivers import (
     Effect,
@@ -33,7 +33,12 @@ from graphs.drivers import (
     Transition,
     subject_of,
 )
-from graphs.ending import Decided, finish_with_answer, hand_off, release_answer, unanswered
+from graphs.ending import (
+    Decided,
+    finish_with_answer,
+    hand_off,
+    unanswered,
+)
 from graphs.events import Event, drafted_events, finished_events, started_events
 from graphs.generators import Delta, DraftRequest, OnDelta
 from graphs.loop import RunningClock, usage_of_draft
@@ -454,7 +459,7 @@ class _Release:
     """Where the pieces of an attempt go: to an outlet, and to handlers that show tokens."""
 
     def __init__(self, context: RunContext, refinement: Refinement) -> None:
-        self._outlet: Outlet | None = langgraph_private.outlet_of(context.config)
+        self._outlet: Outlet | None = langgraph_private.carried(context.config, langgraph_private.OUTLET)
         self._id = refinement.message_id
         self._tokens = _token_run(context, refinement.refiner, self._id)
 

@@ -542,7 +542,8 @@ class Refinement:
         if self.question_verdict is not None:
             usages.append(self.question_verdict.usage)
         for attempt in self.attempts:
-            attempt.add_usages(usages)
+            for draft in (attempt, *attempt.unchosen):
+                usages += [draft.usage] if draft.verdict is None else [draft.usage, draft.verdict.usage]
         return Usage.total(usages)
 
     @property

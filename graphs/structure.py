@@ -1,4 +1,4 @@
-"""Answers that are JSON by a schema: the check before the judge, and the reading of the released answer."""
+"""Answers and arguments of tools by a schema: the check before the judge, and the reading of what is released."""
 
 from __future__ import annotations
 
@@ -411,7 +411,7 @@ def with_answer_last(messages: Sequence[Any], structured_response: object) -> li
         structured_response: The answer as the agent's state has it, where it may be one of an earlier turn; None
             where it has none.
     """
-    index, results = last_calls(messages)
+    index, results = _last_calls(messages)
     if structured_response is None or index is None or not results:
         return list(messages)
     called = {result.tool_call_id for result in results}
@@ -423,7 +423,7 @@ def with_answer_last(messages: Sequence[Any], structured_response: object) -> li
     return [*messages[:index], answer]
 
 
-def last_calls(messages: Sequence[Any]) -> tuple[int | None, list[ToolMessage]]:
+def _last_calls(messages: Sequence[Any]) -> tuple[int | None, list[ToolMessage]]:
     """Return the place of the message before the results of tools that messages end with, and the results."""
     ending = takewhile(lambda message: isinstance(message, ToolMessage), reversed(messages))
     results: list[ToolMessage] = list(ending)[::-1]
@@ -436,3 +436,24 @@ def _stands_for(call: ToolCall, answer: object) -> bool:
     names = answer if isinstance(answer, Mapping) else getattr(answer, "__dict__", {})
     has_its_fields = bool(call["args"]) and call["args"].keys() <= names.keys()
     return call["name"] == type(answer).__name__ or has_its_fields or call["args"] == answer
+
+
+def tool_result_in(messages: Sequence[Any]) -> tuple[AIMessage, str] | None:
+    """Return what tools returned as an answer, and the errors among it, where messages end with it; else None."""
+    index, results = _last_calls(messages)
+    if index is None or not results:
+        return None
+    called = {call["id"] for call in messages[index].tool_calls}
+    if any(result.tool_call_id not in called for result in results):
+        return None
+    errors = "\n".join(str(result.text) for result in results if result.status == "error")
+    contents: list[Any] = [result.content for result in results]
+    if len(contents) == 1:
+        return AIMessage(contents[0]), errors
+    if all(isinstance(content, str) for content in contents):
+        return AIMessage("\n\n".join(contents)), errors
+    return AIMessage([part for content in contents for part in _parts(content)]), errors
+
+
+def _parts(content: str | list[Any]) -> list[Any]:
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content

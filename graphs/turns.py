@@ -16,8 +16,10 @@ import weakref
 from collections.abc import AsyncIterator, Callable, Generator, Hashable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
+from uuid import uuid4
 from weakref import WeakValueDictionary
 
 from langchain_core.messages import AIMessage, AnyMessage, RemoveMessage
@@ -49,6 +51,27 @@ _CLAIM = "refine_decision"
 
 _CLOSING_S = 5.0
 """Longest wait in seconds for a stream that was left before its end, and that its event loop closes soon."""
+
+
+@dataclass
+class Decision:
+    """A decision that a run carries to the step that awaits it.
+
+    Args:
+        id: What tells it from every other.
+        reached_a_step: Whether a step ran at all: none does where the thread was ended by somebody else meanwhile.
+        error: What to raise once the run is stored.
+    """
+
+    id: str = field(default_factory=lambda: uuid4().hex)
+    reached_a_step: bool = False
+    error: Exception | None = None
+
+    @staticmethod
+    def of(config: RunnableConfig) -> Decision | None:
+        """Return the decision that a run carries; None where it carries none, or goes on after a crash."""
+        decision: Decision | None = langgraph_private.carried(config, langgraph_private.DECISION)
+        return decision
 
 
 class _PlaceOnThread:
@@ -213,7 +236,7 @@ def claim_decision(config: RunnableConfig, content: JsonValue) -> None:
     Raises:
         InputError: If another decision was first.
     """
-    position, decision = langgraph_private.checkpoint_of(config), langgraph_private.decision_of(config)
+    position, decision = langgraph_private.checkpoint_of(config), Decision.of(config)
     if position is not None and decision is not None:
         position.checkpointer.put_writes(position.own, _claim(decision, content), _CLAIM)
         _refuse_second(position.checkpointer.get_tuple(position.own), decision.id)
@@ -221,17 +244,17 @@ def claim_decision(config: RunnableConfig, content: JsonValue) -> None:
 
 async def aclaim_decision(config: RunnableConfig, content: JsonValue) -> None:
     """Claim the open review without blocking; otherwise as `claim_decision`."""
-    position, decision = langgraph_private.checkpoint_of(config), langgraph_private.decision_of(config)
+    position, decision = langgraph_private.checkpoint_of(config), Decision.of(config)
     if position is not None and decision is not None:
         await position.checkpointer.aput_writes(position.own, _claim(decision, content), _CLAIM)
         _refuse_second(await position.checkpointer.aget_tuple(position.own), decision.id)
 
 
 def _unclaimed(config: RunnableConfig) -> langgraph_private.Position | None:
-    return None if langgraph_private.decision_of(config) is not None else langgraph_private.checkpoint_of(config)
+    return None if Decision.of(config) is not None else langgraph_private.checkpoint_of(config)
 
 
-def _claim(decision: langgraph_private.Decision, content: JsonValue) -> list[tuple[str, JsonValue]]:
+def _claim(decision: Decision, content: JsonValue) -> list[tuple[str, JsonValue]]:
     return [(_CLAIM, {"id": decision.id, "decision": content})]
 
 
@@ -241,7 +264,7 @@ def _claim_in(waiting: CheckpointTuple | None) -> dict[str, JsonValue]:
     return next((value for task, _, value in writes if task == _CLAIM and isinstance(value, dict)), {})
 
 
-def check_reached(command: Command[Any], decision: langgraph_private.Decision) -> None:
+def check_reached(command: Command[Any], decision: Decision) -> None:
     """Check that a decision came to a step: if none ran, somebody else decided while this one was on its way.
 
     Raises:

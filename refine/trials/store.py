@@ -163,10 +163,10 @@ class StoredRow:
     def consumed(self, arm: str) -> Usage:
         """Return what an arm that ended consumed, the answers that it shares with others included."""
         record = self.ended(arm)
-        usages: list[Usage] = []
-        for attempt in () if record is None else self._attempts(record):
-            attempt.add_usages(usages)
-        return Usage.total(usages)
+        attempts = () if record is None else self._attempts(record)
+        drafts = [draft for attempt in attempts for draft in (attempt, *attempt.unchosen)]
+        verdicts = [draft.verdict for draft in drafts if draft.verdict is not None]
+        return Usage.total([one.usage for one in (*drafts, *verdicts)])
 
     def samples(self) -> Iterator[Sample]:
         """Yield all answers of the arms that ended, with their question; equal ones as often as they came."""
