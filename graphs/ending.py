@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.errors import ParentCommand
 from langgraph.types import Command, Send, interrupt
 from pydantic import BaseModel, Field, JsonValue, RootModel, ValidationError
@@ -25,7 +26,6 @@ from graphs.outcome import InputError, JudgeFailed, NotAccepted, Outcome, Questi
 from graphs.policy import Policy
 from graphs.redaction import withhold
 from graphs.refinement import Decision, Refinement, evolve
-from graphs.turns import aclaim_decision, aread_claim, claim_decision, read_claim
 
 _FINAL_FORMS = "'accept', 'reject' or {'answer': 'the text to send'}"
 _ALL_FORMS = f"{_FINAL_FORMS}, or {{'feedback': 'what to change'}} for another attempt"
@@ -81,13 +81,13 @@ def _review_of(refinement: Refinement, attempt: Attempt, config: RunnableConfig)
             raise InputError(_refusal(error, refinement)) from error
 
     def run() -> Decided:
-        review = decide(read_claim(config))
-        claim_decision(config, review.model_dump())
+        review = decide(_read_claim(config))
+        _claim_decision(config, review.model_dump())
         return review
 
     async def arun() -> Decided:
-        review = decide(await aread_claim(config))
-        await aclaim_decision(config, review.model_dump())
+        review = decide(await _aread_claim(config))
+        await _aclaim_decision(config, review.model_dump())
         return review
 
     return _ReviewCall(run, arun)
@@ -350,3 +350,69 @@ def finish(
         error = unanswered(refinement, messages, policy, now, raised=ending == "raise")
         return Transition(refinement=refinement, events=events, error=error)
     return finish_with_answer(refinement, messages, answer, now, throttle=throttle)
+
+
+_CLAIM = "refine_decision"
+"""Task and channel under which the claim of a review is stored."""
+
+
+def _read_claim(config: RunnableConfig) -> JsonValue:
+    """Return the decision that another run claimed the open review for, and did not live to carry out; or None.
+
+    A run that carries a decision of its own gets None: whose decision counts is seen when it claims the review.
+    """
+    position = _unclaimed(config)
+    return None if position is None else _claim_in(position.checkpointer.get_tuple(position.own)).get("decision")
+
+
+async def _aread_claim(config: RunnableConfig) -> JsonValue:
+    """Return the claimed decision without blocking; otherwise as `_read_claim`."""
+    position = _unclaimed(config)
+    if position is None:
+        return None
+    return _claim_in(await position.checkpointer.aget_tuple(position.own)).get("decision")
+
+
+def _claim_decision(config: RunnableConfig, content: JsonValue) -> None:
+    """Claim the open review for the decision that this run carries: of all processes, the first one gets it.
+
+    The claim is stored with the checkpoint that waits, as a task's write, of which a checkpointer keeps the first.
+    It holds the decision, so that another run can carry it out where this one is killed in the midst of it.
+
+    Raises:
+        InputError: If another decision was first.
+    """
+    position, decision = langgraph_private.checkpoint_of(config), Decision.of(config)
+    if position is not None and decision is not None:
+        position.checkpointer.put_writes(position.own, _claim(decision, content), _CLAIM)
+        _refuse_second(position.checkpointer.get_tuple(position.own), decision.id)
+
+
+async def _aclaim_decision(config: RunnableConfig, content: JsonValue) -> None:
+    """Claim the open review without blocking; otherwise as `_claim_decision`."""
+    position, decision = langgraph_private.checkpoint_of(config), Decision.of(config)
+    if position is not None and decision is not None:
+        await position.checkpointer.aput_writes(position.own, _claim(decision, content), _CLAIM)
+        _refuse_second(await position.checkpointer.aget_tuple(position.own), decision.id)
+
+
+def _unclaimed(config: RunnableConfig) -> langgraph_private.Position | None:
+    return None if Decision.of(config) is not None else langgraph_private.checkpoint_of(config)
+
+
+def _claim(decision: Decision, content: JsonValue) -> list[tuple[str, JsonValue]]:
+    return [(_CLAIM, {"id": decision.id, "decision": content})]
+
+
+def _claim_in(waiting: CheckpointTuple | None) -> dict[str, JsonValue]:
+    """Return the claim that is stored with a checkpoint; empty where there is none."""
+    writes = (waiting.pending_writes or []) if waiting is not None else []
+    return next((value for task, _, value in writes if task == _CLAIM and isinstance(value, dict)), {})
+
+
+def _refuse_second(waiting: CheckpointTuple | None, claim: str) -> None:
+    if _claim_in(waiting).get("id", claim) != claim:
+        raise InputError(
+            "no decision is awaited on this thread: another one was first; if its process was ended before it was "
+            "carried out, resume with None to do so"
+        )

@@ -29,7 +29,7 @@ from graphs.loop import Loop
 from graphs.outcome import InputError, Outcome, outcome_of
 from graphs.overrides import Bounds, Overrides, overrides_in
 from graphs.piece_loop import PieceLoop, whole_judge
-from graphs.pieces import check_installed
+from graphs.pieces import judges_of_pieces, may_release_pieces
 from graphs.policy import Policy, PolicySettings, policy_of
 from graphs.questions import InputJudging, InputMode
 from graphs.refinement import Refinement, Status, evolve
@@ -37,7 +37,6 @@ from graphs.structure import is_structured
 from judges.catalogue.names import named, one_judge
 from judges.compose import JudgeLike
 from judges.compose.of_question import as_input_judge
-from judges.compose.panel import Panel
 from judges.errors import ConfigurationError, shortened
 from judges.first_guesses import HintsAtCalls
 from judges.judge import Judge
@@ -86,7 +85,7 @@ def build_loop(
     may_release = may_release_pieces(policy, bounds, piece_judge, questions)
     held_back = "structured" if may_release and is_structured(generator) else ""
     if may_release and not held_back:
-        parts = judges_of_pieces(generator, coerced, of_pieces)
+        parts = judges_of_pieces(coerced, of_pieces)
         if not policy.held_back:
             return PieceLoop(generator, coerced, policy, name=name, bounds=bounds, **parts)
     kind = Loop if policy.candidates == 1 else CandidatesLoop
@@ -114,70 +113,6 @@ def input_judging(
     default = generator if _is_model(generator) else None
     resolve = partial(named, model=model, default=default, remedy=remedy)
     return InputJudging(as_input_judge(judge, resolve=resolve), mode)
-
-
-def may_release_pieces(
-    policy: Policy, bounds: Bounds | None, piece_judge: object = None, questions: InputJudging | None = None
-) -> bool:
-    """Check whether a loop, or a request to it, releases pieces.
-
-    Raises:
-        ConfigurationError: If it does not, and there is a judge of pieces; or if questions are judged, too.
-    """
-    may = "pieces" in (policy.release, None if bounds is None else bounds.release)
-    if may and questions is not None:
-        raise ConfigurationError(
-            "release='pieces' lets pieces out before a judge of the question is heard; judge questions before the "
-            "loop, or leave one of the two out"
-        )
-    if piece_judge is not None and not may:
-        raise ConfigurationError("piece_judge is for release='pieces'; set that too, or leave it out")
-    return may
-
-
-def judges_of_pieces(generator: object, judge: Judge, piece_judge: object = None) -> _PieceJudges:
-    """Return the judge of pieces, and the one that closes.
-
-    Args:
-        generator: What a judge that is given by its name asks.
-        judge: The whole judge. Of a panel that is as strict as its strictest member, the members that hold for a
-            part judge pieces, and the others close.
-        piece_judge: What judges pieces, outright; the whole judge then closes, unless it is the same.
-
-    Raises:
-        ConfigurationError: If none of them judges parts.
-    """
-    check_installed()
-    if piece_judge is not None:
-        judge_of_pieces = judge_for(generator, piece_judge)
-        return _PieceJudges(piece_judge=judge_of_pieces, closing_judge=None if judge_of_pieces is judge else judge)
-    if judge.judges_parts:
-        return _PieceJudges(piece_judge=judge, closing_judge=None)
-    members = judge.judges if isinstance(judge, Panel) and judge.is_strict else {}
-    parts = {name: one for name, one in members.items() if one.judges_parts}
-    others = {name: one for name, one in members.items() if name not in parts}
-    if not parts:
-        raise ConfigurationError(
-            f"release='pieces' needs a judge that holds for a part of an answer, and {judge.name!r} is none; give "
-            f"one beside it, SelfRefine(..., [judge, 'safety']), or say piece_judge=... outright"
-        )
-    return _PieceJudges(piece_judge=_panel(parts, judge), closing_judge=_panel(others, judge) if others else None)
-
-
-def _panel(members: Mapping[str, Judge], around: Judge) -> Judge:
-    return next(iter(members.values())) if len(members) == 1 else Panel(members, name=around.name)
-
-
-class _PieceJudges(TypedDict):
-    """The judges of a loop that releases pieces.
-
-    Attributes:
-        piece_judge: Judges pieces.
-        closing_judge: Judges the whole; None where nothing is left to judge.
-    """
-
-    piece_judge: Judge
-    closing_judge: Judge | None
 
 
 def judge_for(generator: object, judge: object) -> Judge:
