@@ -15,6 +15,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, ClassVar
 
+from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphBubbleUp, ParentCommand
 
@@ -260,7 +261,8 @@ class Loop:
         if refinement.stop_reason is not None:
             return self._to_finish(refinement)
         started = time.perf_counter()
-        effect = self._generation(refinement, messages, context, now)
+        prompt, seconds = refinement.prompt(messages), refinement.seconds_left(now)
+        effect = self._generation(refinement, prompt, context, now, seconds=seconds)
         try:
             if self._questions is None or refinement.question_verdict is not None:
                 draft = yield effect
@@ -339,14 +341,21 @@ class Loop:
             return self._to_finish(refinement.stop(reason, error.detail, now=now, usage=spent))
         return self._fail(error, refinement, messages, spent, now)
 
-    def _generation(self, refinement: Refinement, messages: Messages, context: RunContext, now: float) -> Effect:
+    def _generation(
+        self,
+        refinement: Refinement,
+        prompt: list[BaseMessage],
+        context: RunContext,
+        now: float,
+        *,
+        seconds: float | None,
+    ) -> Effect:
         number = len(refinement.attempts) + 1
         name, is_silent = self._run_name(number), not self.policy.show_drafts
         generator, temperature = self._generator, None
         if self.policy.overrides:
             generator, temperature = self._generator_for(refinement.generated)
         allowance = self._generators_allowance(generator, refinement, now)
-        prompt, seconds = refinement.prompt(messages), refinement.seconds_left(now)
         subject = partial(subject_of, "draft", number, prompt)
         config = (
             context.for_generator(name, subject, may_interrupt=generator.may_interrupt, silent=is_silent)
