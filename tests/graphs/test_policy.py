@@ -199,19 +199,6 @@ async def test_deadline_abandons_a_hanging_judge(hang: Hang) -> None:
         assert (outcome.answer.text, outcome.passed, outcome.stop_reason) == ("draft 1", False, "deadline")
 
 
-def test_deadline_abandons_a_hanging_chat_model(hang: Hang) -> None:
-    """The same with a chat model that is slow."""
-
-    def reply(_: list[BaseMessage]) -> str:
-        hang.wait()
-        return "draft"
-
-    assert (
-        SelfRefine(ScriptedModel(reply), rating(4), deadline_s=DEADLINE_S).refine("what?").stop_reason
-        == "deadline"
-    )
-
-
 def test_a_deadline_far_off_changes_nothing() -> None:
     """An answer in time is an answer."""
     assert SelfRefine(drafting(), rating(1, 4), deadline_s=1e9).invoke("what?").text == "draft 2"
