@@ -160,7 +160,7 @@ LAWS = (
 
 
 @given(policies(), st.lists(verdicts, min_size=8, max_size=8), st.booleans())
-@settings(UNHURRIED, max_examples=200)
+@UNHURRIED
 def test_whatever_generator_and_judge_do(policy: Policy, said: list[Verdict], plain: bool) -> None:  # noqa: FBT001
     """Each law holds of every refinement, with evidence and without."""
     evidence: dict[str, Any] = {} if plain else {"reference": "truth", "retrieved_contexts": ["a"]}
