@@ -23,8 +23,9 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
 
 from graphs import langchain_private, langgraph_private
+from graphs.answers import Draft
 from graphs.events import Event
-from graphs.generators import AsyncGenerator, Draft, DraftRequest, OnDelta
+from graphs.generators import AsyncGenerator, DraftRequest, OnDelta
 from graphs.generators import Generator as BlockingGenerator
 from graphs.outcome import Outcome, Unanswered
 from graphs.overrides import Overrides, overrides_in

@@ -26,6 +26,7 @@ from graphs.outcome import InputError, JudgeFailed, NotAccepted, Outcome, Questi
 from graphs.policy import Policy
 from graphs.redaction import withhold
 from graphs.refinement import Decision, Refinement, evolve
+from graphs.turns import CarriedDecision
 
 _FINAL_FORMS = "'accept', 'reject' or {'answer': 'the text to send'}"
 _ALL_FORMS = f"{_FINAL_FORMS}, or {{'feedback': 'what to change'}} for another attempt"
@@ -382,7 +383,7 @@ def _claim_decision(config: RunnableConfig, content: JsonValue) -> None:
     Raises:
         InputError: If another decision was first.
     """
-    position, decision = langgraph_private.checkpoint_of(config), Decision.of(config)
+    position, decision = langgraph_private.checkpoint_of(config), CarriedDecision.of(config)
     if position is not None and decision is not None:
         position.checkpointer.put_writes(position.own, _claim(decision, content), _CLAIM)
         _refuse_second(position.checkpointer.get_tuple(position.own), decision.id)
@@ -390,17 +391,17 @@ def _claim_decision(config: RunnableConfig, content: JsonValue) -> None:
 
 async def _aclaim_decision(config: RunnableConfig, content: JsonValue) -> None:
     """Claim the open review without blocking; otherwise as `_claim_decision`."""
-    position, decision = langgraph_private.checkpoint_of(config), Decision.of(config)
+    position, decision = langgraph_private.checkpoint_of(config), CarriedDecision.of(config)
     if position is not None and decision is not None:
         await position.checkpointer.aput_writes(position.own, _claim(decision, content), _CLAIM)
         _refuse_second(await position.checkpointer.aget_tuple(position.own), decision.id)
 
 
 def _unclaimed(config: RunnableConfig) -> langgraph_private.Position | None:
-    return None if Decision.of(config) is not None else langgraph_private.checkpoint_of(config)
+    return None if CarriedDecision.of(config) is not None else langgraph_private.checkpoint_of(config)
 
 
-def _claim(decision: Decision, content: JsonValue) -> list[tuple[str, JsonValue]]:
+def _claim(decision: CarriedDecision, content: JsonValue) -> list[tuple[str, JsonValue]]:
     return [(_CLAIM, {"id": decision.id, "decision": content})]
 
 

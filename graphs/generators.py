@@ -149,8 +149,8 @@ def _draft(messages: Sequence[Any], evidence: Mapping[str, JsonValue] | None = N
             "the question"
         )
     answer, fault = result
-    fields = {"fault": fault} if fault else {"skip_reason": RETURN_DIRECT}
-    return Draft(answer=answer, steps=tuple(messages), evidence=evidence or {}, calls=calls, **fields)
+    draft = Draft(answer=answer, steps=tuple(messages), evidence=evidence or {}, calls=calls)
+    return replace(draft, fault=fault) if fault else replace(draft, skip_reason=RETURN_DIRECT)
 
 
 def _whole_message(chunk: AIMessageChunk) -> AIMessage:

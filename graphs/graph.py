@@ -309,7 +309,7 @@ class LoopGraph(HintsAtCalls, SharedByCopies, CompiledStateGraph[Any, Any, Any, 
 
     def _begin(
         self, turn_input: Any, config: RunnableConfig, thread: Hashable, shown_interrupts: Sequence[Interrupt]
-    ) -> Generator[RunnableConfig, StateSnapshot, tuple[Any, RunnableConfig, turns.Decision | None]]:
+    ) -> Generator[RunnableConfig, StateSnapshot, tuple[Any, RunnableConfig, turns.CarriedDecision | None]]:
         """Return input and config of a turn that may begin, and its decision; yields as `_open_interrupts`."""
         if not isinstance(turn_input, Mapping | Command | None):
             raise InputError(
@@ -320,7 +320,7 @@ class LoopGraph(HintsAtCalls, SharedByCopies, CompiledStateGraph[Any, Any, Any, 
             return turn_input, config, None
         if isinstance(turn_input, Command):
             turns.check_decision(turn_input, (yield config).interrupts, shown_interrupts)
-            decision = turns.Decision()
+            decision = turns.CarriedDecision()
             return turn_input, langgraph_private.carry(config, langgraph_private.DECISION, decision), decision
         if self.loop.can_await_human and not langgraph_private.names_a_checkpoint(config):
             turn_input = turns.admit_question(turn_input, (yield config), self.on_new_question)
@@ -484,7 +484,7 @@ class _StepNode(Runnable[Any, Any]):
         status = "done" if ended else transition.refinement.status
         if self.name == "finish" or status != "running":  # until its last step a turn is running, stored as that
             langgraph_private.write(config, langgraph_private.STATUS, status)
-        decision = turns.Decision.of(config)
+        decision = turns.CarriedDecision.of(config)
         if decision is not None:
             decision.error = transition.refusal
         if transition.goto is None:
@@ -495,7 +495,7 @@ class _StepNode(Runnable[Any, Any]):
 def _load(context: RunContext, loop: Loop) -> Refinement:
     """Return the record of a node's turn, with what the request of the run overrides."""
     config = context.config
-    decision = turns.Decision.of(config)
+    decision = turns.CarriedDecision.of(config)
     if decision is not None:
         decision.reached_a_step = True
     data = langgraph_private.read(config, langgraph_private.RECORD)

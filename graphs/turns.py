@@ -51,7 +51,7 @@ _CLOSING_S = 5.0
 
 
 @dataclass
-class Decision:
+class CarriedDecision:
     """A decision that a run carries to the step that awaits it.
 
     Args:
@@ -65,9 +65,9 @@ class Decision:
     error: Exception | None = None
 
     @staticmethod
-    def of(config: RunnableConfig) -> Decision | None:
+    def of(config: RunnableConfig) -> CarriedDecision | None:
         """Return the decision that a run carries; None where it carries none, or goes on after a crash."""
-        decision: Decision | None = langgraph_private.carried(config, langgraph_private.DECISION)
+        decision: CarriedDecision | None = langgraph_private.carried(config, langgraph_private.DECISION)
         return decision
 
 
@@ -207,7 +207,7 @@ def _is_interrupt_id(key: object) -> bool:
     return isinstance(key, str) and re.fullmatch("[0-9a-f]{32}", key) is not None
 
 
-def check_reached(command: Command[Any], decision: Decision) -> None:
+def check_reached(command: Command[Any], decision: CarriedDecision) -> None:
     """Check that a decision came to a step: if none ran, somebody else decided while this one was on its way.
 
     Raises:

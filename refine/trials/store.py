@@ -165,8 +165,8 @@ class StoredRow:
         record = self.ended(arm)
         attempts = () if record is None else self._attempts(record)
         drafts = [draft for attempt in attempts for draft in (attempt, *attempt.unchosen)]
-        verdicts = [draft.verdict for draft in drafts if draft.verdict is not None]
-        return Usage.total([one.usage for one in (*drafts, *verdicts)])
+        judged = [draft.verdict.usage for draft in drafts if draft.verdict is not None]
+        return Usage.total([*(draft.usage for draft in drafts), *judged])
 
     def samples(self) -> Iterator[Sample]:
         """Yield all answers of the arms that ended, with their question; equal ones as often as they came."""
