@@ -91,6 +91,43 @@ from judges.sample import Sample, is_long
 from judges.verdict import Usage, Verdict
 
 
+class RunningClock:
+    """The time from a refinement's last event on, in seconds since the epoch, by the monotonic clock.
+
+    A change of the computer's clock, a wait for a human and a rest between two processes leave it as it was.
+
+    Args:
+        refinement: The record as the step begins.
+    """
+
+    def __init__(self, refinement: Refinement) -> None:
+        self._at = refinement.started_at if refinement.updated_at is None else refinement.updated_at
+        self._since = time.monotonic()
+
+    def __call__(self) -> float:
+        """Return the time."""
+        return self._at + time.monotonic() - self._since
+
+
+def usage_of_draft(effect: Effect, draft: Draft, policy: Policy) -> Usage:
+    """Return what a generator consumed: as counted call by call, unless its messages report more calls.
+
+    They do so for calls that an agent made before it stopped for a human. If no call was counted and none
+    reported, how many there were is unknown.
+    """
+    usages = [
+        usage if usage.cost is None and not policy.prices else with_cost(usage, model, policy.prices)
+        for model, usage in draft.calls
+    ]
+    reported = usages[0] if len(usages) == 1 else Usage.total(usages)
+    if effect.allowance is None:
+        return reported if reported.calls else Usage()
+    counted = effect.spent
+    if counted.calls:
+        return reported if reported.calls > counted.calls else counted
+    return reported if reported.tokens_known else reported.model_copy(update={"calls_known": False})
+
+
 def _raise_if_error(draft: object) -> None:
     if isinstance(draft, BaseException):
         raise draft
@@ -655,40 +692,3 @@ def arun(
 def _begin(loop: Loop, question: Mapping[str, Any], context: RunContext, begun: Refinement | None) -> Refinement:
     refinement = loop.begin(question) if begun is None else begun
     return refinement if context.overrides is None else loop.override(refinement, context.overrides)
-
-
-class RunningClock:
-    """The time from a refinement's last event on, in seconds since the epoch, by the monotonic clock.
-
-    A change of the computer's clock, a wait for a human and a rest between two processes leave it as it was.
-
-    Args:
-        refinement: The record as the step begins.
-    """
-
-    def __init__(self, refinement: Refinement) -> None:
-        self._at = refinement.started_at if refinement.updated_at is None else refinement.updated_at
-        self._since = time.monotonic()
-
-    def __call__(self) -> float:
-        """Return the time."""
-        return self._at + time.monotonic() - self._since
-
-
-def usage_of_draft(effect: Effect, draft: Draft, policy: Policy) -> Usage:
-    """Return what a generator consumed: as counted call by call, unless its messages report more calls.
-
-    They do so for calls that an agent made before it stopped for a human. If no call was counted and none
-    reported, how many there were is unknown.
-    """
-    usages = [
-        usage if usage.cost is None and not policy.prices else with_cost(usage, model, policy.prices)
-        for model, usage in draft.calls
-    ]
-    reported = usages[0] if len(usages) == 1 else Usage.total(usages)
-    if effect.allowance is None:
-        return reported if reported.calls else Usage()
-    counted = effect.spent
-    if counted.calls:
-        return reported if reported.calls > counted.calls else counted
-    return reported if reported.tokens_known else reported.model_copy(update={"calls_known": False})
