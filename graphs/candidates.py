@@ -19,14 +19,7 @@ from typing import Any, Generic, TypeVar
 
 from langgraph.errors import GraphBubbleUp, ParentCommand
 
-from graphs.drivers import (
-    Effect,
-    Messages,
-    RunContext,
-    Transition,
-    aperform,
-    perform,
-)
+from graphs.drivers import Effect, Messages, RunContext, Transition, aperform, perform
 from graphs.events import CANDIDATE_FAILED, Event, Needs, candidate_events, candidates_events, started_events
 from graphs.generators import as_generator
 from graphs.loop import Loop, RunningClock

@@ -10,12 +10,7 @@ from functools import cached_property
 from typing import Any, Protocol, TypeAlias, TypeGuard, TypeVar, runtime_checkable
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import (
-    AIMessage,
-    AIMessageChunk,
-    BaseMessage,
-    message_chunk_to_message,
-)
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, message_chunk_to_message
 from langchain_core.messages.ai import add_ai_message_chunks
 from langchain_core.prompts import BasePromptTemplate
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, RunnableSequence

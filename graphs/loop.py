@@ -36,11 +36,7 @@ from graphs.drivers import (
     records_of,
     subject_of,
 )
-from graphs.ending import (
-    Decided,
-    finish,
-    hand_off,
-)
+from graphs.ending import Decided, finish, hand_off
 from graphs.events import (
     Event,
     Needs,
@@ -58,12 +54,7 @@ from graphs.events import (
     started_events,
     stopped_events,
 )
-from graphs.generators import (
-    AsyncGenerator,
-    DraftRequest,
-    as_generator,
-    check_temperature,
-)
+from graphs.generators import AsyncGenerator, DraftRequest, as_generator, check_temperature
 from graphs.outcome import (
     ConcurrentTurn,
     DraftError,

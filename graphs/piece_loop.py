@@ -24,21 +24,8 @@ from langgraph.errors import GraphBubbleUp, GraphInterrupt, ParentCommand
 from graphs import langchain_private, langgraph_private, loop
 from graphs.answers import Attempt, Draft, Piece, rejection_for, release_answer
 from graphs.augment import added_messages, amendment_messages, continuation_messages
-from graphs.drivers import (
-    Effect,
-    GeneratorCall,
-    Messages,
-    Node,
-    RunContext,
-    Transition,
-    subject_of,
-)
-from graphs.ending import (
-    Decided,
-    finish_with_answer,
-    hand_off,
-    unanswered,
-)
+from graphs.drivers import Effect, GeneratorCall, Messages, Node, RunContext, Transition, subject_of
+from graphs.ending import Decided, finish_with_answer, hand_off, unanswered
 from graphs.events import Event, drafted_events, finished_events, started_events
 from graphs.generators import Delta, DraftRequest, OnDelta
 from graphs.loop import RunningClock, usage_of_draft

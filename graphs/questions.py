@@ -8,13 +8,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from graphs.drivers import (
-    Effect,
-    Messages,
-    RunContext,
-    aperform,
-    perform,
-)
+from graphs.drivers import Effect, Messages, RunContext, aperform, perform
 from graphs.outcome import add_outcome, question_of
 from graphs.refinement import Refinement
 from judges.errors import ConfigurationError, shortened

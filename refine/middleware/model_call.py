@@ -27,12 +27,7 @@ from graphs import Bounds, Outcome, Policy, Refinement, langchain_private
 from graphs.answers import CALL_AS_TEXT, Draft, unread_call
 from graphs.augment import copy_messages
 from graphs.drivers import Node, Transition
-from graphs.generators import (
-    Delta,
-    DraftRequest,
-    OnDelta,
-    PerRequest,
-)
+from graphs.generators import Delta, DraftRequest, OnDelta, PerRequest
 from graphs.generators import delta_in as delta_of_chunk
 from graphs.graph import build_loop
 from graphs.loop import Loop
