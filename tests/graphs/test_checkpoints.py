@@ -320,6 +320,19 @@ def test_a_selfrefine_remembers_the_conversation(durability: Any) -> None:
     assert texts(outcome.conversation) == ["first question", "one", "second question"]
 
 
+@DURABILITIES
+def test_a_crashed_selfrefine_begins_afresh(durability: Any) -> None:
+    """A new question after a crash is a new turn, without any attempt of the broken one."""
+    model = Script([f"wrong {MARK}", Killed, "good"])
+    judge = ScriptedJudge([(1, f"not {MARK}"), 4])
+    refiner = SelfRefine(model, judge, checkpointer=InMemorySaver(), durability=durability)
+    with pytest.raises(Killed):
+        refiner.invoke("first question", THREAD)
+    outcome = refiner.refine("second question", THREAD)
+    assert [one.rating for one in outcome.attempts] == [4]
+    assert MARK not in repr(model.prompts[-1])
+
+
 def stored(path: Path) -> list[tuple[str, bytes]]:
     """Read every value of a checkpoint file, with the kind of its encoding."""
     with sqlite3.connect(path) as connection:
