@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from graphs.answers import reply_without_reasoning
+from graphs.answers import Attempt, Draft, reply_without_reasoning
 from graphs.augment import all_drafts, auto, fresh, last_draft, last_drafts, restated, verify_first
 from graphs.certificate import CertificateWarning, GeneratorIdentity, check_certificate
-from graphs.generators import AsyncGenerator, Draft, DraftRequest, Generator, PerRequest, RequestGenerator
+from graphs.generators import AsyncGenerator, DraftRequest, Generator, PerRequest, RequestGenerator
 from graphs.graph import LoopGraph, SelfJudgingWarning, build_loop, self_refine
 from graphs.langgraph_private import SUMMARY
 from graphs.loop import Loop, arun, run
@@ -27,7 +27,7 @@ from graphs.outcome import (
 from graphs.overrides import Bounds, Overrides
 from graphs.policy import Augmenter, Override, Policy, PolicySettings
 from graphs.redaction import withhold
-from graphs.refinement import Attempt, Refinement
+from graphs.refinement import Refinement
 from judges.first_guesses import names_of
 
 __all__ = [

@@ -11,19 +11,23 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+from functools import cache, cached_property
 from importlib import resources
-from typing import Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
+from pydantic import Field, JsonValue, SkipValidation
 
 from graphs.policy import OnRefusal, Policy
 from judges.errors import ConfigurationError, shortened
 from judges.judge import Judge
 from judges.models.prompt_and_reply import ending_of, finish_reason_of, reason_in
 from judges.prompting.prompts import Language
-from judges.verdict import Verdict
+from judges.verdict import Frozen, MaskedSpan, Usage, Verdict
 
 AnswerKind = Literal[
     "text",
@@ -48,7 +52,8 @@ copy, of the feedback or of an earlier draft; or a draft with what a judge refus
 Copied = Literal["echo", "repeat"]
 """What a retry copied instead of answering anew: the feedback, or an earlier draft that was rejected."""
 
-_Fault = Literal["empty", "cut", "invalid_tool_call", "echo"]
+Flaw = Literal["empty", "cut", "invalid_tool_call", "echo"]
+"""Why an answer is rejected without a judge."""
 
 _MEDIA: tuple[Literal["audio", "image", "video"], ...] = ("audio", "image", "video")
 _FILES = ("file", "input_file", "media", "document", "text-plain")
@@ -70,7 +75,7 @@ CUT_AS_ASKED = "cut_as_asked"
 
 
 @cache
-def _words_on(fault: _Fault, language: Language) -> Mapping[str, str]:
+def _words_on(fault: Flaw, language: Language) -> Mapping[str, str]:
     """Return what is said of a fault, as `rationale` and `feedback`."""
     file = resources.files("graphs") / "packs" / language / "rejected.toml"
     words: Mapping[str, str] = tomllib.loads(file.read_text(encoding="utf-8"))[fault]
@@ -107,45 +112,7 @@ def text_of_answer(answer: AIMessage) -> str:
     return text if text.strip() else _refusal_in(answer) or text
 
 
-def reason_to_skip(kind: AnswerKind, answer: AIMessage, *, judge_refusals: bool = False) -> str | None:
-    """Return why an answer is handed on unjudged, in a line without any of its text; None if it is to be judged.
-
-    Args:
-        kind: Its kind.
-        answer: The answer.
-        judge_refusals: Whether a refusal is judged like any other text; one without a text cannot be.
-    """
-    match kind:
-        case "text" | "empty" | "cut" | "invalid_tool_call" | "echo" | "repeat" | "mended":
-            return None
-        case "tool_call":
-            return "tool_call: the turn calls a tool"
-        case "refusal":
-            is_judged = judge_refusals and bool(text_of_answer(answer).strip())
-            return None if is_judged else "refusal: the model declined to answer"
-        case "filtered":
-            return f"filtered: the provider stopped the answer{_reason_of(answer)}"
-        case _:
-            return f"{kind}: the answer has no text to judge"
-
-
-def fault_of(kind: AnswerKind, answer: AIMessage, *, is_last: bool) -> _Fault | None:
-    """Return the fault for which an answer is rejected without a judge; None if a judge is to be asked.
-
-    Args:
-        kind: Its kind.
-        answer: The answer.
-        is_last: Whether there is no further attempt. An answer that was cut off is judged then, as what there is;
-            so is the text beside a call that cannot be read.
-    """
-    if kind == "echo" or (kind in ("cut", "invalid_tool_call") and not is_last):
-        return kind
-    if kind in ("text", "mended") or text_of_answer(answer).strip():
-        return None
-    return "invalid_tool_call" if kind == "invalid_tool_call" else "empty"
-
-
-def rejection_for(fault: _Fault, language: Language) -> Verdict:
+def rejection_for(fault: Flaw, language: Language) -> Verdict:
     """Return the verdict on a faulty answer, with feedback in a language."""
     if fault == "empty":
         return _empty_answer(language)
@@ -161,17 +128,6 @@ def _empty_answer(language: Language = "en") -> Verdict:
     """Return the verdict on an empty draft, without asking a judge."""
     words = _words_on("empty", language)
     return Verdict.rated(1, judge=LOOP, rationale=words["rationale"], feedback=words["feedback"])
-
-
-def unfit_answer(fault: str) -> Verdict:
-    """Return the verdict on a draft that its generator calls unfit to be released, with its feedback."""
-    return Verdict.rated(1, judge=LOOP, rationale="The answer cannot be used as it is.", feedback=fault)
-
-
-def misfit_answer(misfit: str) -> Verdict:
-    """Return the verdict on a draft whose tool calls do not fit the tools' schemas, with its feedback."""
-    rationale = "The arguments of a tool call do not fit its schema."
-    return Verdict.rated(1, judge=LOOP, rationale=rationale, feedback=misfit)
 
 
 def draft_message(answer: AIMessage, mark: Mapping[str, str]) -> AIMessage:
@@ -308,138 +264,7 @@ def _without_keys(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in fields.items() if not key.startswith(REASONING)}
 
 
-_TYPES: Mapping[str, tuple[type, ...]] = {
-    "object": (Mapping,),
-    "array": (list, tuple),
-    "string": (str,),
-    "boolean": (bool,),
-    "integer": (int,),
-    "number": (int, float),
-    "null": (type(None),),
-}
 _MOST_FAULTS = 5
-_DEEPEST = 30
-_LONGEST = 200
-_UNTRUSTED = ("pattern", "patternProperties", "format")
-"""Keywords that are not checked: a schema may come with a request, and a pattern may take for ever."""
-
-
-def misfit_of(calls: Iterable[Mapping[str, Any]], schemas: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return what is wrong with tool calls, as feedback to whoever made them; empty where nothing is.
-
-    With the extra `jsonschema` that is whatever their schemas say; without it only types, required arguments,
-    listed values, and arguments that there are not.
-
-    Args:
-        calls: The calls, each with `name` and `args`.
-        schemas: JSON schemas of the arguments by the tool's name; calls of other tools are not checked.
-    """
-    faults = [
-        f"The call of the tool {call['name']} does not fit its schema: {fault}"
-        for call in calls
-        if isinstance(schema := schemas.get(call["name"]), Mapping)
-        for fault in _faults_in(call["args"], schema)
-    ]
-    return "\n".join(faults)
-
-
-def schemas_in(tools: object) -> dict[str, Mapping[str, Any]]:
-    """Return the schemas of arguments by the tool's name, in the form of any API that lists tools."""
-    schemas: dict[str, Mapping[str, Any]] = {}
-    for tool in tools if isinstance(tools, list | tuple) else ():
-        inner = tool.get("function", tool) if isinstance(tool, Mapping) else None
-        if isinstance(inner, Mapping) and isinstance(name := inner.get("name"), str):
-            schema = inner.get("parameters", inner.get("input_schema"))
-            if isinstance(schema, Mapping):
-                schemas[name] = schema
-    return schemas
-
-
-def _faults_in(arguments: object, schema: Mapping[str, Any]) -> list[str]:
-    validate = _validator_class()
-    if validate is None:
-        return list(_plain_faults(arguments, schema, "", _DEEPEST))[:_MOST_FAULTS]
-    try:
-        faults = sorted(validate(schema, arguments), key=lambda fault: list(map(str, fault.path)))
-    except Exception:  # noqa: BLE001 - a schema that cannot be read, or refers elsewhere, is not the model's fault
-        return []
-    return list(dict.fromkeys(fault for one in faults for fault in _instructions(one)))[:_MOST_FAULTS]
-
-
-def _instructions(fault: Any) -> Iterator[str]:
-    place = fault.json_path.removeprefix("$").removeprefix(".")
-    if fault.validator == "required":
-        yield from (_missing(key, place) for key in fault.validator_value if key not in fault.instance)
-    else:
-        yield f"{place or 'its arguments'}: {fault.message[:_LONGEST]}."
-
-
-def _missing(key: str, place: str) -> str:
-    return f"{f'{place}.' if place else ''}{key} is missing."
-
-
-@cache
-def _validator_class() -> Any:
-    """Return what yields the faults of a value by a schema; None without the extra.
-
-    Only references within a schema are followed: nothing is fetched.
-    """
-    try:
-        from jsonschema import Draft202012Validator  # noqa: PLC0415 - an extra, imported on demand
-        from jsonschema.validators import extend  # noqa: PLC0415
-        from referencing import Registry  # noqa: PLC0415 - comes with it
-    except ImportError:
-        return None
-    kind = extend(Draft202012Validator, dict.fromkeys(_UNTRUSTED, _ignore))  # type: ignore[no-untyped-call]
-    nothing = Registry()
-    return lambda schema, value: kind(dict(schema), registry=nothing).iter_errors(value)
-
-
-def _ignore(*_: object) -> Iterator[Any]:
-    yield from ()
-
-
-def _plain_faults(value: object, schema: Mapping[str, Any], place: str, depth: int) -> Iterator[str]:
-    """Yield what is wrong by the plainest keywords; a schema that is put together of others is not read."""
-    if depth == 0 or not isinstance(schema, Mapping):
-        return
-    kinds = schema.get("type")
-    names = [kinds] if isinstance(kinds, str) else kinds if isinstance(kinds, list) else []
-    if names and not any(_is_of(value, name) for name in names):
-        yield f"{place or 'its arguments'} must be of type {' or '.join(map(str, names))}."
-        return
-    listed = schema.get("enum")
-    if isinstance(listed, list) and value not in listed:
-        yield f"{place or 'its arguments'} must be one of {', '.join(map(repr, listed))[:_LONGEST]}."
-    if isinstance(value, Mapping):
-        yield from _faults_of_object(value, schema, place, depth)
-    if isinstance(value, list) and isinstance(items := schema.get("items"), Mapping):
-        for number, item in enumerate(value):
-            yield from _plain_faults(item, items, f"{place}[{number}]", depth - 1)
-
-
-def _faults_of_object(
-    value: Mapping[str, Any], schema: Mapping[str, Any], place: str, depth: int
-) -> Iterator[str]:
-    required, properties = schema.get("required"), schema.get("properties")
-    properties = properties if isinstance(properties, Mapping) else {}
-    for key in required if isinstance(required, list) else ():
-        if key not in value:
-            yield _missing(str(key), place)
-    for key, part in value.items():
-        inner = f"{place}.{key}" if place else str(key)
-        if isinstance(properties.get(key), Mapping):
-            yield from _plain_faults(part, properties[key], inner, depth - 1)
-        elif schema.get("additionalProperties") is False and key not in properties:
-            yield f"{inner} is no argument of it."
-
-
-def _is_of(value: object, name: object) -> bool:
-    kinds: Sequence[type] = _TYPES.get(name, (object,)) if isinstance(name, str) else (object,)
-    if isinstance(value, bool) and name in ("integer", "number"):
-        return False
-    is_whole = name == "integer" and isinstance(value, float) and value.is_integer()
-    return is_whole or isinstance(value, tuple(kinds))
 
 
 CALL_AS_TEXT = "call_as_text"
@@ -497,22 +322,6 @@ def _refusers(verdict: Verdict, policy: Policy) -> Iterator[str]:
             yield from _refusers(one, policy)
 
 
-def mended_answer(answer: AIMessage, verdict: Verdict) -> AIMessage | None:
-    """Return an answer with what a judge refused masked; None where it has no mask, or masking would break it.
-
-    What stands beside its text, such as its reasoning, may repeat what is masked, and is left out. Calls of tools
-    are never masked, and JSON stays JSON.
-    """
-    text = verdict.replacement
-    is_text = kind_of_answer(answer) == "text" and not answer.response_metadata.get(CALL_AS_TEXT)
-    if text is None or not is_text or text == str(answer.text) or not text.strip():
-        return None
-    if _is_json(str(answer.text)) and not _is_json(text):
-        return None
-    metadata = {name: value for name in _REASONS if (value := answer.response_metadata.get(name)) is not None}
-    return AIMessage(text, id=answer.id, response_metadata=metadata)
-
-
 def _is_json(text: str) -> bool:
     if not text.lstrip().startswith(("{", "[")):
         return False
@@ -521,3 +330,312 @@ def _is_json(text: str) -> bool:
     except (ValueError, RecursionError):
         return False
     return True
+
+
+class Piece(Frozen, extra="forbid"):
+    """A stretch of an answer that was judged by itself.
+
+    Args:
+        text: The stretch, with the white space before it.
+        verdict: What was said of it; None where it was dropped before, or was not to be judged.
+        released: Whether it went out.
+        at_s: Seconds from the question until it went out; None where it did not.
+    """
+
+    text: str
+    verdict: Verdict | None = None
+    released: bool = False
+    at_s: float | None = None
+
+
+_UNNAMED = (MaskedSpan(kind="unnamed", start=0, end=0),)
+"""What is masked where a judge names no places."""
+
+
+class Attempt(Frozen, extra="forbid"):
+    """One generated answer and its verdict.
+
+    Args:
+        number: Number of the attempt, from 1.
+        answer: The draft, as returned by the generator.
+        steps: Messages between question and answer: tool calls and tool results.
+        evidence: Fields of a sample that the generator returned, for instance `retrieved_contexts`.
+        raw: The endpoint's own reply, where the generator is a direct client.
+        verdict: The judge's verdict; None where the judge was not asked or did not finish.
+        fault: What makes the answer unfit to be released; empty where nothing does.
+        usage: What generating consumed; the verdict holds what judging consumed.
+        latency_s: Seconds the generator took.
+        candidate: Number of the draft among those of its attempt, from 1; None where it is the only one.
+        unchosen: The other drafts of the attempt, in order; rejected drafts like any other.
+        review: What a reviewer asked to change; empty where no reviewer sent the answer back.
+        copied: What the draft copied in place of an answer of its own; None where it is one.
+        kept: What the generator said to keep its earlier answer, which this is; a step for the judge to see.
+        pieces: The stretches of it that this attempt wrote, where they were judged one by one.
+        is_estimated: Whether the tokens of generating are an estimate, as its stream was aborted.
+        mended: What is masked in it, by kind, with the places in the draft before it, which this is otherwise;
+            nothing was generated for it.
+        misfit: What is wrong with the arguments of its tool calls; empty where nothing is.
+        is_withheld: Whether it was refused where refused drafts are mended or blocked, and is never released.
+    """
+
+    _guesses_at: ClassVar[str] = "an attempt"
+
+    number: int = Field(ge=1)
+    answer: AIMessage
+    steps: tuple[AnyMessage, ...] = ()
+    evidence: dict[str, JsonValue] = Field(default_factory=dict)
+    raw: Annotated[dict[str, JsonValue] | None, SkipValidation] = None
+    verdict: Verdict | None = None
+    fault: str = ""
+    usage: Usage = Usage()
+    latency_s: float = Field(default=0.0, ge=0)
+    candidate: int | None = Field(default=None, ge=1)
+    unchosen: tuple[Attempt, ...] = ()
+    review: str = ""
+    copied: Copied | None = None
+    kept: str = ""
+    pieces: tuple[Piece, ...] = ()
+    is_estimated: bool = False
+    mended: tuple[MaskedSpan, ...] = ()
+    misfit: str = ""
+    is_withheld: bool = False
+
+    @property
+    def text(self) -> str:
+        """Text of the draft; of a refusal without one, what the refusal says."""
+        text = str(self.answer.text)
+        return text if text.strip() else text_of_answer(self.answer)
+
+    @property
+    def kind(self) -> AnswerKind:
+        """The kind of the draft: text, a refusal, cut off, an echo, ..."""
+        if self.misfit:
+            return "invalid_tool_call"
+        return "mended" if self.mended else self.copied or self.own_kind
+
+    @cached_property
+    def own_kind(self) -> AnswerKind:
+        """The kind of its answer alone, whatever it copies."""
+        return kind_of_answer(self.answer)
+
+    @property
+    def is_cut_as_asked(self) -> bool:
+        """True if it was cut off at the length that the request allows, so that another would be, too."""
+        return self.kind == "cut" and self.answer.response_metadata.get(CUT_AS_ASKED) is True
+
+    @property
+    def rating(self) -> int | None:
+        """Rating from 1 to 4, or None where there is none."""
+        return None if self.verdict is None else self.verdict.rating
+
+    @property
+    def score(self) -> float:
+        """Score from 0 to 1; one that has none is below all others, at -1."""
+        verdict = self.verdict
+        return -1.0 if verdict is None or verdict.score is None else verdict.score
+
+    @property
+    def wholeness(self) -> int:
+        """How much of an answer it has: 0 for nothing of use, 1 for a part that was cut off, else 2."""
+        return {"empty": 0, "invalid_tool_call": 0, "cut": 1}.get(self.kind, 2)
+
+    @property
+    def is_unfit(self) -> bool:
+        """True if it may not be released, also not as the best there is."""
+        return bool(self.fault) or self.copied == "echo" or self.is_withheld
+
+    @property
+    def feedback(self) -> str:
+        """The changes that a reviewer requests, or else the judge; empty where there is no feedback."""
+        return self.review or ("" if self.verdict is None else self.verdict.feedback)
+
+    @property
+    def tools(self) -> list[dict[str, Any]]:
+        """Tool calls of this attempt in order: `name`, `args`, and `result`, the text returned, or None."""
+        if not self.steps:
+            return []
+        results = {step.tool_call_id: str(step.text) for step in self.steps if isinstance(step, ToolMessage)}
+        return [
+            {"name": call["name"], "args": deepcopy(call["args"]), "result": results.get(call["id"] or "")}
+            for message in self.steps
+            if isinstance(message, AIMessage)
+            for call in message.tool_calls
+        ]
+
+    @property
+    def drafts(self) -> list[Attempt]:
+        """All drafts of the attempt by the number of their candidate, this one included."""
+        if not self.unchosen:
+            return [self]
+        return sorted((self, *self.unchosen), key=lambda draft: draft.candidate or 0)
+
+    def reason_to_skip(self, *, judge_refusals: bool) -> str | None:
+        """Return why it is handed on unjudged, in a line without any of its text; None if it is to be judged.
+
+        Args:
+            judge_refusals: Whether a refusal is judged like any other text; one without a text cannot be.
+        """
+        match self.kind:
+            case "text" | "empty" | "cut" | "invalid_tool_call" | "echo" | "repeat" | "mended":
+                return None
+            case "tool_call":
+                return "tool_call: the turn calls a tool"
+            case "refusal":
+                is_judged = judge_refusals and bool(self.text.strip())
+                return None if is_judged else "refusal: the model declined to answer"
+            case "filtered":
+                return f"filtered: the provider stopped the answer{_reason_of(self.answer)}"
+            case kind:
+                return f"{kind}: the answer has no text to judge"
+
+    @property
+    def own_rejection(self) -> Verdict | None:
+        """The verdict where its generator, or the schema of a tool it calls, says what is wrong; else None."""
+        if self.fault:
+            rationale, feedback = "The answer cannot be used as it is.", self.fault
+        elif self.misfit:
+            rationale, feedback = "The arguments of a tool call do not fit its schema.", self.misfit
+        else:
+            return None
+        return Verdict.rated(1, judge=LOOP, rationale=rationale, feedback=feedback)
+
+    def flaw(self, *, is_last: bool) -> Flaw | None:
+        """Return the flaw for which it is rejected without a judge; None if a judge is to be asked.
+
+        Args:
+            is_last: Whether there is no further attempt. An answer that was cut off is judged then, as what there
+                is; so is the text beside a call that cannot be read.
+        """
+        kind = self.kind
+        if kind == "echo" or (kind in ("cut", "invalid_tool_call") and not is_last):
+            return kind
+        if kind in ("text", "mended") or self.text.strip():
+            return None
+        return "invalid_tool_call" if kind == "invalid_tool_call" else "empty"
+
+    def mend(self, verdict: Verdict) -> Attempt | None:
+        """Return the attempt after it, with what a judge refused masked; None where that is not possible.
+
+        It has no mask, or masking would break it. What stands beside its text, such as its reasoning, may repeat
+        what is masked, and is left out. Calls of tools are never masked, and JSON stays JSON.
+        """
+        text, before = verdict.replacement, str(self.answer.text)
+        is_text = self.own_kind == "text" and not self.answer.response_metadata.get(CALL_AS_TEXT)
+        if text is None or not is_text or text == before or not text.strip():
+            return None
+        if _is_json(before) and not _is_json(text):
+            return None
+        given = self.answer.response_metadata
+        metadata = {name: value for name in _REASONS if (value := given.get(name)) is not None}
+        answer = AIMessage(text, id=self.answer.id, response_metadata=metadata)
+        fields = {"number": self.number + 1, "answer": answer, "raw": None, "verdict": None, "kept": ""}
+        spent = {"usage": Usage(), "latency_s": 0.0, "mended": verdict.masked or _UNNAMED}
+        return Attempt.of_checked(
+            **{**{name: getattr(self, name) for name in Attempt.model_fields}, **fields, **spent}
+        )
+
+    def to_state(self) -> dict[str, Any]:
+        """Return the attempt as plain data and LangChain messages, for a checkpoint."""
+        names = ("raw", "candidate", "copied", "kept", "misfit", "is_withheld", "is_estimated")
+        rare = {
+            **{name: getattr(self, name) for name in names},
+            "unchosen": [draft.to_state() for draft in self.unchosen],
+            "mended": [span.model_dump() for span in self.mended],
+            "pieces": [piece.model_dump(mode="json") for piece in self.pieces],
+        }
+        plain = ("number", "answer", "evidence", "fault", "latency_s", "review")
+        return {
+            **{name: getattr(self, name) for name in plain},
+            "steps": list(self.steps),
+            "verdict": None if self.verdict is None else self.verdict.model_dump(mode="json"),
+            "usage": self.usage.model_dump(mode="json"),
+            **{name: value for name, value in rare.items() if value},
+        }
+
+
+def best_attempt(attempts: Sequence[Attempt], policy: Policy) -> Attempt | None:
+    """Return the attempt with the highest score; None if none is rated and releasable.
+
+    One that reaches the policy's rating is better than any that does not. On a tie it is a whole answer rather
+    than one that was cut off, and one of these rather than an empty one; then the latest.
+    """
+    rated = [attempt for attempt in attempts if attempt.rating is not None and not attempt.is_unfit]
+    if len(rated) < 2:  # noqa: PLR2004 - nothing to compare
+        return next(iter(rated), None)
+    passed = [one.verdict is not None and policy.accepts(one.verdict) for one in rated]
+    ranks = [(passes, one.score, one.wholeness) for passes, one in zip(passed, rated, strict=True)]
+    return rated[max(reversed(range(len(rated))), key=ranks.__getitem__)]
+
+
+def find_twin(draft: Attempt, attempts: Sequence[Attempt], policy: Policy) -> Attempt | None:
+    """Return the first draft of earlier attempts that was judged, not accepted, and is the same as a draft.
+
+    It is the same only if a judge is shown the same: a draft by other tools, or from other contexts, is not.
+    Letters, commas and line breaks count, since they may be the very thing that had to change. An answer that was
+    kept is judged once more, with the reason why.
+    """
+    if draft.own_kind != "text":
+        return None
+    text = _plain(draft.text)
+    for other in (other for attempt in attempts for other in attempt.drafts):
+        is_text = other.own_kind == "text" and not other.fault and other.copied != "echo"
+        is_text = is_text and bool(other.kept) >= bool(draft.kept)
+        verdict = other.verdict if is_text and _plain(other.text) == text else None
+        if verdict is None or verdict.rating is None:
+            continue
+        is_shown_alike = other.tools == draft.tools and other.evidence == draft.evidence
+        if is_shown_alike and not policy.accepts(verdict):
+            return other
+    return None
+
+
+def _plain(text: str) -> str:
+    """Return a text without what no reader sees: blanks at ends of lines, and ways to write one character."""
+    lines = unicodedata.normalize("NFC", text).strip().splitlines()
+    return "\n".join(map(str.rstrip, lines))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draft:
+    """The output of a generator.
+
+    Args:
+        answer: The answer.
+        steps: Messages before the answer: tool calls and tool results.
+        evidence: Fields of a sample that the generator returned, for instance `retrieved_contexts`.
+        raw: The endpoint's own reply, where the generator is a direct client.
+        calls: Each model call, as far as the messages report it: the model's name, and what the call consumed.
+        fault: What makes the answer unfit to be released, as feedback to the generator: it is rejected, and no
+            judge is asked.
+        misfit: What is wrong with the arguments of its tool calls, as feedback: it is rejected without a judge.
+        skip_reason: Why the answer is handed on unjudged, in a line without its text; empty where it is judged.
+        pending: Whether this is no answer yet: whoever runs the loop goes on with it, and then with the loop.
+        kept: What the generator said to keep its earlier answer, which then is the answer; else empty.
+    """
+
+    answer: AIMessage
+    steps: tuple[AnyMessage, ...] = ()
+    evidence: Mapping[str, JsonValue] = field(default_factory=dict)
+    raw: dict[str, JsonValue] | None = None
+    calls: tuple[tuple[str | None, Usage], ...] = ()
+    fault: str = ""
+    misfit: str = ""
+    skip_reason: str = ""
+    pending: bool = False
+    kept: str = ""
+
+    @cached_property
+    def kind(self) -> AnswerKind:
+        """The kind of the answer."""
+        return kind_of_answer(self.answer)
+
+    def fields(self, *, checks_calls: bool) -> dict[str, Any]:
+        """Return what an `Attempt` has of it beside the answer; `misfit` only where calls are checked."""
+        fields = {name: getattr(self, name) for name in ("steps", "evidence", "raw", "fault", "kept")}
+        return {**fields, "misfit": self.misfit if checks_calls else ""}
+
+
+def release_answer(attempt: Attempt, policy: Policy) -> AIMessage:
+    """Return an attempt's answer; after a refusal without its reasoning, which may speak of the refused."""
+    with_its_reasoning = attempt.number == 1 or policy.keep_reasoning
+    return attempt.answer if with_its_reasoning else without_reasoning(attempt.answer)

@@ -246,7 +246,10 @@ class CandidatesLoop(Loop):
         self, refinement: Refinement, messages: Messages, context: RunContext
     ) -> Generator[Effect, Any, Transition]:
         """Draft and judge the candidates of an attempt, and record the best one with the others beside it."""
-        refinement = yield from self._ask_first(refinement, messages, context)
+        if self._questions is not None:
+            refinement = yield from self._questions.ask_first(
+                refinement, messages, context, RunningClock(refinement)
+            )
         if refinement.done:
             return self._to_finish(refinement)
         count = self._count(refinement)

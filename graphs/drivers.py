@@ -14,18 +14,24 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator,
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeVar
+from hashlib import sha256
+from typing import Any, Generic, Literal, TypeVar
 
 import structlog
 from langchain_core.callbacks import adispatch_custom_event, dispatch_custom_event
-from langchain_core.messages import AnyMessage
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
 
 from graphs import langchain_private, langgraph_private
+from graphs.answers import Draft
 from graphs.events import Event
+from graphs.generators import AsyncGenerator, DraftRequest, OnDelta
+from graphs.generators import Generator as BlockingGenerator
 from graphs.outcome import Outcome, Unanswered
 from graphs.overrides import Overrides, overrides_in
 from graphs.refinement import Refinement
+from judges.errors import ConfigurationError
+from judges.models.providers.llm_runs import metered
 from judges.runtime import flow as running
 from judges.runtime.budget import Allowance
 from judges.runtime.faults import logging_safely
@@ -148,7 +154,7 @@ class RunContext:
         self._targets: Sequence[RunnableConfig] = (config,) if self.is_heard else ()
         if config.get("configurable"):
             self._is_part = langgraph_private.is_node(config)
-            overrides = langgraph_private.overrides_of(config)
+            overrides = langgraph_private.carried(config, langgraph_private.OVERRIDES)
             self.overrides = overrides or overrides_in(langgraph_private.context_of(config))
             self._send = langgraph_private.writer(config)
             self._targets = langgraph_private.progress_configs(config)
@@ -378,3 +384,82 @@ async def _acall_own(seconds: float | None, call: Awaitable[T]) -> T:
         if limit.expired():
             raise DeadlinePassed from None
         raise
+
+
+def subject_of(kind: str, number: int, messages: Sequence[BaseMessage]) -> str:
+    """Return what tells a draft, or a prompt, from every other one that a human may be asked about in a turn."""
+    digest = sha256()
+    for message in messages:
+        calls = message.tool_calls if isinstance(message, AIMessage) else ()
+        calls_made = [[call["name"], call["args"]] for call in calls]
+        digest.update(repr((message.type, message.content, calls_made)).encode(errors="surrogatepass"))
+    return f"{kind} {number} {digest.hexdigest()}"
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratorCall:
+    """The call of a generator in one attempt.
+
+    Args:
+        generator: The generator.
+        request: What it is asked for.
+        allowance: What its model calls are counted by; None where the draft says enough.
+    """
+
+    generator: AsyncGenerator
+    request: DraftRequest
+    allowance: Allowance | None
+
+    def run(self) -> Draft:
+        """Return the draft, blocking.
+
+        Raises:
+            ConfigurationError: If the generator has no such form.
+        """
+        if not isinstance(self.generator, BlockingGenerator):
+            raise ConfigurationError("this generator answers without blocking only; use arun, or ainvoke")
+        with nullcontext() if self.allowance is None else metered(self.allowance):
+            return self.generator.draft(self.request)
+
+    async def arun(self) -> Draft:
+        """Return the draft without blocking."""
+        with nullcontext() if self.allowance is None else metered(self.allowance):
+            return await self.generator.adraft(self.request)
+
+    def telling(self, on_delta: OnDelta) -> GeneratorCall:
+        """Return the call that tells of the draft, where the generator writes in chunks."""
+        if not getattr(self.generator, "writes_in_chunks", False):
+            return self
+        return replace(self, request=replace(self.request, on_delta=on_delta))
+
+
+class Records(Generic[T]):
+    """The record that a run wrote last, and the plain data it wrote, which the next step need not read then.
+
+    Attributes:
+        broken_off: The outcome of the turn, where a step was cancelled: LangGraph then raises another error.
+    """
+
+    def __init__(self) -> None:
+        self._last: tuple[object, T] | None = None
+        self.broken_off: object = None
+
+    def keep(self, data: object, record: T) -> None:
+        """Keep the record that was written as `data`."""
+        self._last = data, record
+
+    def written_as(self, data: object) -> T | None:
+        """Return the record that was written as `data`, this very object; None for what came from a checkpoint."""
+        return self._last[1] if self._last is not None and self._last[0] is data else None
+
+
+def records_of(config: RunnableConfig) -> Records[Any]:
+    """Return the records of a run; empty ones where it hands none on."""
+    records: Records[Any] | None = langgraph_private.carried(config, langgraph_private.RECORDS)
+    return Records() if records is None else records
+
+
+def handing_on(config: RunnableConfig | None) -> RunnableConfig:
+    """Return the config of a run whose steps hand the record on within this process."""
+    is_set = langgraph_private.carried(config or {}, langgraph_private.RECORDS) is not None
+    return langgraph_private.carry(config, langgraph_private.RECORDS, None if is_set else Records())

@@ -19,9 +19,10 @@ from langchain_core.runnables.config import (
 )
 
 from graphs import langchain_private
+from graphs.answers import Attempt
 from graphs.outcome import answering_model, is_calibrated
 from graphs.redaction import withhold
-from graphs.refinement import Attempt, Refinement, evolve
+from graphs.refinement import Refinement, evolve
 from judges.entry import Explanation
 from judges.judge import Judge
 from judges.runtime.observation import Observer, current

@@ -5,34 +5,25 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, aclosing, closing, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import takewhile
 from typing import Any, Protocol, TypeAlias, TypeGuard, TypeVar, runtime_checkable
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import (
-    AIMessage,
-    AIMessageChunk,
-    AnyMessage,
-    BaseMessage,
-    ToolCall,
-    ToolMessage,
-    message_chunk_to_message,
-)
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, message_chunk_to_message
 from langchain_core.messages.ai import add_ai_message_chunks
 from langchain_core.prompts import BasePromptTemplate
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, RunnableSequence
 from langchain_core.runnables.base import RunnableBindingBase
 from langgraph.pregel import Pregel
 from pydantic import JsonValue
-from pydantic_core import to_json
 
 from graphs import langchain_private, langgraph_private
-from graphs.answers import AnswerKind, kind_of_answer
+from graphs.answers import Draft
 from graphs.augment import copy_message, copy_messages
 from graphs.outcome import DraftError
 from graphs.refinement import GeneratorPrompt
+from graphs.structure import tool_result_in, with_answer_last
 from judges.errors import BadSample, ConfigurationError, shortened
 from judges.judge import waited_for
 from judges.models.providers.langchain import chat_model, keeping_refusals, usage_of
@@ -51,104 +42,8 @@ RETURN_DIRECT = "return_direct: the result of a tool is the answer"
 """The detail of an outcome whose answer a tool gave, which is handed on unjudged."""
 
 
-def _with_answer_last(messages: Sequence[Any], structured_response: object) -> list[Any]:
-    """Return an agent's new messages so that they end with its structured answer, as JSON text without a call.
-
-    Args:
-        messages: The messages. Where they do not end with the result of a call that stands for such an answer
-            (`response_format=ToolStrategy(...)`), they are returned as they are.
-        structured_response: The answer as the agent's state has it, where it may be one of an earlier turn; None
-            where it has none.
-    """
-    index, results = _last_calls(messages)
-    if structured_response is None or index is None or not results:
-        return list(messages)
-    called = {result.tool_call_id for result in results}
-    calls = [call for call in messages[index].tool_calls if call["id"] in called]
-    if not any(_stands_for(call, structured_response) for call in calls):
-        return list(messages)
-    text = to_json(structured_response, fallback=str).decode()
-    answer = messages[index].model_copy(update={"content": text, "tool_calls": []})
-    return [*messages[:index], answer]
-
-
-def _tool_result_in(messages: Sequence[Any]) -> AIMessage | None:
-    """Return what tools returned as an answer, where messages end with it; None where they do not."""
-    index, results = _last_calls(messages)
-    if index is None or not results:
-        return None
-    called = {call["id"] for call in messages[index].tool_calls}
-    if any(result.tool_call_id not in called for result in results):
-        return None
-    contents: list[Any] = [result.content for result in results]
-    if len(contents) == 1:
-        return AIMessage(contents[0])
-    if all(isinstance(content, str) for content in contents):
-        return AIMessage("\n\n".join(contents))
-    return AIMessage([part for content in contents for part in _parts(content)])
-
-
-def _last_calls(messages: Sequence[Any]) -> tuple[int | None, list[ToolMessage]]:
-    """Return the place of the message before the results of tools that messages end with, and the results."""
-    ending = takewhile(lambda message: isinstance(message, ToolMessage), reversed(messages))
-    results: list[ToolMessage] = list(ending)[::-1]
-    index = len(messages) - len(results) - 1
-    return (index if index >= 0 and isinstance(messages[index], AIMessage) else None), results
-
-
-def _stands_for(call: ToolCall, answer: object) -> bool:
-    """Check whether a call has a structured answer for its arguments, as far as its name or its fields say so."""
-    names = answer if isinstance(answer, Mapping) else getattr(answer, "__dict__", {})
-    has_its_fields = bool(call["args"]) and call["args"].keys() <= names.keys()
-    return call["name"] == type(answer).__name__ or has_its_fields or call["args"] == answer
-
-
-def _parts(content: str | list[Any]) -> list[Any]:
-    return [{"type": "text", "text": content}] if isinstance(content, str) else content
-
-
 _ANSWER_KEYS = ("answer", "output", "response", "result", "text")
 _CONTEXT_KEYS = ("retrieved_contexts", "context", "contexts", "source_documents", "documents")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Draft:
-    """The output of a generator.
-
-    Args:
-        answer: The answer.
-        steps: Messages before the answer: tool calls and tool results.
-        evidence: Fields of a sample that the generator returned, for instance `retrieved_contexts`.
-        raw: The endpoint's own reply, where the generator is a direct client.
-        calls: Each model call, as far as the messages report it: the model's name, and what the call consumed.
-        fault: What makes the answer unfit to be released, as feedback to the generator: it is rejected, and no
-            judge is asked.
-        misfit: What is wrong with the arguments of its tool calls, as feedback: it is rejected without a judge.
-        skip_reason: Why the answer is handed on unjudged, in a line without its text; empty where it is judged.
-        pending: Whether this is no answer yet: whoever runs the loop goes on with it, and then with the loop.
-        kept: What the generator said to keep its earlier answer, which then is the answer; else empty.
-    """
-
-    answer: AIMessage
-    steps: tuple[AnyMessage, ...] = ()
-    evidence: Mapping[str, JsonValue] = field(default_factory=dict)
-    raw: dict[str, JsonValue] | None = None
-    calls: tuple[tuple[str | None, Usage], ...] = ()
-    fault: str = ""
-    misfit: str = ""
-    skip_reason: str = ""
-    pending: bool = False
-    kept: str = ""
-
-    @cached_property
-    def kind(self) -> AnswerKind:
-        """The kind of the answer."""
-        return kind_of_answer(self.answer)
-
-    def fields(self, *, checks_calls: bool) -> dict[str, Any]:
-        """Return what an `Attempt` has of it beside the answer; `misfit` only where calls are checked."""
-        fields = {name: getattr(self, name) for name in ("steps", "evidence", "raw", "fault", "kept")}
-        return {**fields, "misfit": self.misfit if checks_calls else ""}
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +110,7 @@ def _draft_of(output: object, prompt: Sequence[BaseMessage]) -> Draft:
         case str():
             return Draft(answer=AIMessage(output), calls=((None, Usage(calls=1, tokens_known=False)),))
         case {"messages": [*messages], **rest}:
-            new = _with_answer_last(_new_messages(messages, prompt), rest.get("structured_response"))
+            new = with_answer_last(_new_messages(messages, prompt), rest.get("structured_response"))
             return _draft(new, _contexts(rest))
         case [*messages] if messages and all(isinstance(message, BaseMessage) for message in messages):
             return _draft(_new_messages(messages, prompt))
@@ -242,15 +137,14 @@ def _draft(messages: Sequence[Any], evidence: Mapping[str, JsonValue] | None = N
     calls = tuple([(reply.response_metadata.get("model_name"), usage_of(reply)) for reply in replies])
     if replies and messages[-1] is replies[-1]:
         return Draft(answer=replies[-1], steps=tuple(messages[:-1]), evidence=evidence or {}, calls=calls)
-    result = _tool_result_in(messages)
+    result = tool_result_in(messages)
     if result is None:
         raise DraftError(
             "the generator's messages do not end with an answer; the last one must be an AIMessage that follows "
             "the question"
         )
-    draft = Draft(answer=result, steps=tuple(messages), evidence=evidence or {}, calls=calls)
-    failed = [str(tool.text) for tool in _last_calls(messages)[1] if tool.status == "error"]
-    fault = "\n".join(failed)
+    answer, fault = result
+    draft = Draft(answer=answer, steps=tuple(messages), evidence=evidence or {}, calls=calls)
     return replace(draft, fault=fault) if fault else replace(draft, skip_reason=RETURN_DIRECT)
 
 
@@ -313,10 +207,8 @@ class _DirectGenerator:
 
     def _call(self, draft_request: DraftRequest) -> dict[str, Any]:
         """Return the request; in a stream it asks vLLM to go on with what the assistant has begun, if it has."""
-        request, on_delta = (
-            _request(_dicts(draft_request.prompt), draft_request.temperature),
-            draft_request.on_delta,
-        )
+        request = _request(_dicts(draft_request.prompt), draft_request.temperature)
+        on_delta = draft_request.on_delta
         if on_delta is None:
             return {"request": request}
         goes_on = GOES_ON if draft_request.prompt[-1].type == "ai" else {}
@@ -532,7 +424,7 @@ class _RunnableGenerator:
         self._is_chat_model = chat is not None
         self.asks = str(getattr(chat, "model_name", None) or getattr(chat, "model", None) or "")
         self.may_interrupt = not self._is_chat_model
-        self._is_saved = _is_saved(runnable)
+        self._is_saved = self._is_graph and not _declines(runnable)
         self._step_limit = _bound_step_limit(runnable)
         self._key = "messages" if self._is_graph else _prompt_variable(runnable)
         self._is_trusted = _only_reads(runnable)
@@ -660,7 +552,7 @@ class _FunctionGenerator:
         if langchain_private.listeners(request.config):
             output = self._as_runnable().invoke(messages, request.config)
         else:
-            output = waited_for(self._function(messages))
+            output = self._call(messages)
         return _copy_draft(_draft_of(output, request.prompt))
 
     async def adraft(self, request: DraftRequest) -> Draft:
@@ -679,22 +571,16 @@ class _FunctionGenerator:
             f"{self._name!r}; override model=... with another function"
         )
 
+    def _call(self, messages: list[BaseMessage]) -> object:
+        return waited_for(self._function(messages))
+
     async def _acall(self, messages: list[BaseMessage]) -> object:
-        if self._async:
-            return await _await_value(self._function(messages))
-        output = await in_thread(self._function, messages)
+        output: Any = self._function(messages) if self._async else await in_thread(self._function, messages)
         return await output if inspect.isawaitable(output) else output
 
     def _as_runnable(self) -> RunnableLambda[Any, Any]:
         """Return the function as a runnable, so that tracers record each call as a run."""
-
-        async def arun(prompt: list[BaseMessage]) -> object:
-            return await self._acall(prompt)
-
-        def run(prompt: list[BaseMessage]) -> object:
-            return waited_for(self._function(prompt))
-
-        return RunnableLambda(run, arun, name=self._name)
+        return RunnableLambda(self._call, self._acall, name=self._name)
 
 
 class _NamedGenerator:
@@ -722,19 +608,14 @@ class _NamedGenerator:
 
 def _chat_model_in(runnable: object) -> BaseChatModel | None:
     """Return the chat model itself, or the one inside a binding; None where there is none."""
-    bound = _unbound(runnable)
+    bound = _layers(runnable)[-1]
     return bound if isinstance(bound, BaseChatModel) else None
 
 
 def _graph_in(runnable: object) -> Pregel[Any, Any, Any, Any] | None:
     """Return the compiled graph itself, or the one inside a binding; None where there is none."""
-    bound = _unbound(runnable)
+    bound = _layers(runnable)[-1]
     return bound if isinstance(bound, Pregel) else None
-
-
-def _unbound(runnable: object) -> object:
-    """Return what is inside of bindings such as those of `with_config` and `with_retry`."""
-    return _layers(runnable)[-1]
 
 
 def _layers(runnable: object) -> list[object]:
@@ -755,26 +636,6 @@ def _bound_step_limit(runnable: object) -> int | None:
 def _inheriting(inner_config: RunnableConfig, config: RunnableConfig) -> AbstractContextManager[None]:
     """Let a runnable inherit its own config, since bindings merge what they inherit with what they are given."""
     return nullcontext() if inner_config is config else langchain_private.use_config(inner_config)
-
-
-def _muted(runnable: Runnable[Any, Any]) -> Runnable[Any, Any]:
-    """Return a runnable whose own handlers show no drafts: those of a chat model, a binding, a chain of these."""
-    if isinstance(runnable, RunnableSequence):
-        muted = [_muted(step) for step in runnable.steps]
-        changed = any(ours is not theirs for ours, theirs in zip(muted, runnable.steps, strict=True))
-        return RunnableSequence(*muted, name=runnable.name) if changed else runnable
-    update: dict[str, Any] = {}
-    if isinstance(runnable, RunnableBindingBase):
-        bound = _muted(runnable.bound)
-        update = {} if bound is runnable.bound else {"bound": bound}
-        if bound_to := runnable.config.get("callbacks"):
-            update["config"] = {**runnable.config, "callbacks": langchain_private.mute_callbacks(bound_to)}
-    elif isinstance(runnable, BaseChatModel):
-        model_callbacks = runnable.callbacks
-        if getattr(runnable, "streaming", False):
-            runnable = keeping_refusals(runnable)
-        update = {"callbacks": langchain_private.mute_callbacks(model_callbacks)} if model_callbacks else {}
-    return runnable.model_copy(update=update) if update else runnable  # type: ignore[union-attr]  # of pydantic
 
 
 def _only_reads(runnable: object) -> bool:
@@ -799,12 +660,6 @@ def _prompt_variable(runnable: object) -> str | None:
     )
 
 
-def _is_saved(runnable: Runnable[Any, Any]) -> bool:
-    """Check whether a runnable is a graph of which every part may be saved by the checkpointer around it."""
-    graph = _graph_in(runnable)
-    return graph is not None and not _declines(graph)
-
-
 def _declines(runnable: object) -> bool:
     """Check whether a graph, or one that is a node in it, declines every checkpointer."""
     graph = _graph_in(runnable)
@@ -815,9 +670,25 @@ def _declines(runnable: object) -> bool:
 
 def _has_own_memory(runnable: object) -> bool:
     """Check whether a graph, or a runnable with a `checkpointer` such as `SelfRefine`, has one of its own."""
-    checkpointer = getattr(_unbound(runnable), "checkpointer", None)
+    checkpointer = getattr(_layers(runnable)[-1], "checkpointer", None)
     return checkpointer is not None and not isinstance(checkpointer, bool)
 
 
-async def _await_value(value: Any) -> object:
-    return await value
+def _muted(runnable: Runnable[Any, Any]) -> Runnable[Any, Any]:
+    """Return a runnable whose own handlers show no drafts: those of a chat model, a binding, a chain of these."""
+    if isinstance(runnable, RunnableSequence):
+        muted = [_muted(step) for step in runnable.steps]
+        changed = any(ours is not theirs for ours, theirs in zip(muted, runnable.steps, strict=True))
+        return RunnableSequence(*muted, name=runnable.name) if changed else runnable
+    update: dict[str, Any] = {}
+    if isinstance(runnable, RunnableBindingBase):
+        bound = _muted(runnable.bound)
+        update = {} if bound is runnable.bound else {"bound": bound}
+        if bound_to := runnable.config.get("callbacks"):
+            update["config"] = {**runnable.config, "callbacks": langchain_private.mute_callbacks(bound_to)}
+    elif isinstance(runnable, BaseChatModel):
+        model_callbacks = runnable.callbacks
+        if getattr(runnable, "streaming", False):
+            runnable = keeping_refusals(runnable)
+        update = {"callbacks": langchain_private.mute_callbacks(model_callbacks)} if model_callbacks else {}
+    return runnable.model_copy(update=update) if update else runnable  # type: ignore[union-attr]  # of pydantic

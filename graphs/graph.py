@@ -23,13 +23,13 @@ from typing_extensions import TypedDict  # pydantic cannot read the standard one
 from graphs import langgraph_private, turns
 from graphs.candidates import CandidatesLoop
 from graphs.certificate import CertificateWarning, check_certificate
-from graphs.drivers import Flow, Messages, Node, RunContext, Transition, adrive, drive
+from graphs.drivers import Flow, Messages, Node, RunContext, Transition, adrive, drive, handing_on, records_of
 from graphs.generators import GeneratorLike
 from graphs.loop import Loop
 from graphs.outcome import InputError, Outcome, outcome_of
 from graphs.overrides import Bounds, Overrides, overrides_in
 from graphs.piece_loop import PieceLoop, whole_judge
-from graphs.pieces import check_installed
+from graphs.pieces import judges_of_pieces, may_release_pieces
 from graphs.policy import Policy, PolicySettings, policy_of
 from graphs.questions import InputJudging, InputMode
 from graphs.refinement import Refinement, Status, evolve
@@ -37,7 +37,6 @@ from graphs.structure import is_structured
 from judges.catalogue.names import named, one_judge
 from judges.compose import JudgeLike
 from judges.compose.of_question import as_input_judge
-from judges.compose.panel import Panel
 from judges.errors import ConfigurationError, shortened
 from judges.first_guesses import HintsAtCalls
 from judges.judge import Judge
@@ -86,7 +85,7 @@ def build_loop(
     may_release = may_release_pieces(policy, bounds, piece_judge, questions)
     held_back = "structured" if may_release and is_structured(generator) else ""
     if may_release and not held_back:
-        parts = judges_of_pieces(generator, coerced, of_pieces)
+        parts = judges_of_pieces(coerced, of_pieces)
         if not policy.held_back:
             return PieceLoop(generator, coerced, policy, name=name, bounds=bounds, **parts)
     kind = Loop if policy.candidates == 1 else CandidatesLoop
@@ -114,70 +113,6 @@ def input_judging(
     default = generator if _is_model(generator) else None
     resolve = partial(named, model=model, default=default, remedy=remedy)
     return InputJudging(as_input_judge(judge, resolve=resolve), mode)
-
-
-def may_release_pieces(
-    policy: Policy, bounds: Bounds | None, piece_judge: object = None, questions: InputJudging | None = None
-) -> bool:
-    """Check whether a loop, or a request to it, releases pieces.
-
-    Raises:
-        ConfigurationError: If it does not, and there is a judge of pieces; or if questions are judged, too.
-    """
-    may = "pieces" in (policy.release, None if bounds is None else bounds.release)
-    if may and questions is not None:
-        raise ConfigurationError(
-            "release='pieces' lets pieces out before a judge of the question is heard; judge questions before the "
-            "loop, or leave one of the two out"
-        )
-    if piece_judge is not None and not may:
-        raise ConfigurationError("piece_judge is for release='pieces'; set that too, or leave it out")
-    return may
-
-
-def judges_of_pieces(generator: object, judge: Judge, piece_judge: object = None) -> _PieceJudges:
-    """Return the judge of pieces, and the one that closes.
-
-    Args:
-        generator: What a judge that is given by its name asks.
-        judge: The whole judge. Of a panel that is as strict as its strictest member, the members that hold for a
-            part judge pieces, and the others close.
-        piece_judge: What judges pieces, outright; the whole judge then closes, unless it is the same.
-
-    Raises:
-        ConfigurationError: If none of them judges parts.
-    """
-    check_installed()
-    if piece_judge is not None:
-        judge_of_pieces = judge_for(generator, piece_judge)
-        return _PieceJudges(piece_judge=judge_of_pieces, closing_judge=None if judge_of_pieces is judge else judge)
-    if judge.judges_parts:
-        return _PieceJudges(piece_judge=judge, closing_judge=None)
-    members = judge.judges if isinstance(judge, Panel) and judge.is_strict else {}
-    parts = {name: one for name, one in members.items() if one.judges_parts}
-    others = {name: one for name, one in members.items() if name not in parts}
-    if not parts:
-        raise ConfigurationError(
-            f"release='pieces' needs a judge that holds for a part of an answer, and {judge.name!r} is none; give "
-            f"one beside it, SelfRefine(..., [judge, 'safety']), or say piece_judge=... outright"
-        )
-    return _PieceJudges(piece_judge=_panel(parts, judge), closing_judge=_panel(others, judge) if others else None)
-
-
-def _panel(members: Mapping[str, Judge], around: Judge) -> Judge:
-    return next(iter(members.values())) if len(members) == 1 else Panel(members, name=around.name)
-
-
-class _PieceJudges(TypedDict):
-    """The judges of a loop that releases pieces.
-
-    Attributes:
-        piece_judge: Judges pieces.
-        closing_judge: Judges the whole; None where nothing is left to judge.
-    """
-
-    piece_judge: Judge
-    closing_judge: Judge | None
 
 
 def judge_for(generator: object, judge: object) -> Judge:
@@ -304,7 +239,7 @@ class LoopGraph(HintsAtCalls, SharedByCopies, CompiledStateGraph[Any, Any, Any, 
         config, settings = self._read(config, settings)
         thread = self._thread(config)
         shown_interrupts = flow.run(self._open_interrupts(input, config, thread), self.get_state)
-        config = langgraph_private.with_records(config)
+        config = handing_on(config)
         with _keeping_outcome(config), turns.turn(thread, self.concurrent_turns, self.loop.policy.deadline_s):
             begin = self._begin(input, config, thread, shown_interrupts)
             input, config, decision = flow.run(begin, self.get_state)  # noqa: A001
@@ -322,7 +257,7 @@ class LoopGraph(HintsAtCalls, SharedByCopies, CompiledStateGraph[Any, Any, Any, 
         config, settings = self._read(config, settings)
         thread = self._thread(config)
         shown_interrupts = await flow.arun(self._open_interrupts(input, config, thread), self.aget_state)
-        config = langgraph_private.with_records(config)
+        config = handing_on(config)
         with _keeping_outcome(config):
             async with turns.aturn(thread, self.concurrent_turns, self.loop.policy.deadline_s):
                 begun = await flow.arun(self._begin(input, config, thread, shown_interrupts), self.aget_state)
@@ -345,7 +280,7 @@ class LoopGraph(HintsAtCalls, SharedByCopies, CompiledStateGraph[Any, Any, Any, 
             InputError: If no thread is named, or the overrides cannot be read or go too far.
         """
         config, settings = config or {}, dict(settings)
-        if langgraph_private.lacks_thread(self._merged(config), self.checkpointer):
+        if self._thread(config) == ():
             raise InputError(
                 "the checkpointer keeps each conversation under a thread, and this call names none; give it the "
                 "config {'configurable': {'thread_id': 'any text'}}"
@@ -358,7 +293,7 @@ class LoopGraph(HintsAtCalls, SharedByCopies, CompiledStateGraph[Any, Any, Any, 
             overrides = overrides_in(context)
         if overrides is not None:
             self.loop.check_overrides(overrides)
-            config = langgraph_private.with_overrides(config, overrides)
+            config = langgraph_private.carry(config, langgraph_private.OVERRIDES, overrides)
         if langgraph_private.lacks_durability(settings, self._merged(config), self.checkpointer):
             settings["durability"] = "sync"
         inherited = ensure_config(self._merged(config))
@@ -374,7 +309,7 @@ class LoopGraph(HintsAtCalls, SharedByCopies, CompiledStateGraph[Any, Any, Any, 
 
     def _begin(
         self, turn_input: Any, config: RunnableConfig, thread: Hashable, shown_interrupts: Sequence[Interrupt]
-    ) -> Generator[RunnableConfig, StateSnapshot, tuple[Any, RunnableConfig, langgraph_private.Decision | None]]:
+    ) -> Generator[RunnableConfig, StateSnapshot, tuple[Any, RunnableConfig, turns.CarriedDecision | None]]:
         """Return input and config of a turn that may begin, and its decision; yields as `_open_interrupts`."""
         if not isinstance(turn_input, Mapping | Command | None):
             raise InputError(
@@ -385,8 +320,8 @@ class LoopGraph(HintsAtCalls, SharedByCopies, CompiledStateGraph[Any, Any, Any, 
             return turn_input, config, None
         if isinstance(turn_input, Command):
             turns.check_decision(turn_input, (yield config).interrupts, shown_interrupts)
-            decision = langgraph_private.Decision()
-            return turn_input, langgraph_private.with_decision(config, decision), decision
+            decision = turns.CarriedDecision()
+            return turn_input, langgraph_private.carry(config, langgraph_private.DECISION, decision), decision
         if self.loop.can_await_human and not langgraph_private.names_a_checkpoint(config):
             turn_input = turns.admit_question(turn_input, (yield config), self.on_new_question)
         return turn_input, config, None
@@ -414,7 +349,7 @@ def _keeping_outcome(config: RunnableConfig) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        outcome = langgraph_private.records_of(config).broken_off
+        outcome = records_of(config).broken_off
         if isinstance(outcome, Outcome) and outcome_of(error) is None:
             vars(error)["outcome"] = outcome
         raise
@@ -549,7 +484,7 @@ class _StepNode(Runnable[Any, Any]):
         status = "done" if ended else transition.refinement.status
         if self.name == "finish" or status != "running":  # until its last step a turn is running, stored as that
             langgraph_private.write(config, langgraph_private.STATUS, status)
-        decision = langgraph_private.decision_of(config)
+        decision = turns.CarriedDecision.of(config)
         if decision is not None:
             decision.error = transition.refusal
         if transition.goto is None:
@@ -560,7 +495,7 @@ class _StepNode(Runnable[Any, Any]):
 def _load(context: RunContext, loop: Loop) -> Refinement:
     """Return the record of a node's turn, with what the request of the run overrides."""
     config = context.config
-    decision = langgraph_private.decision_of(config)
+    decision = turns.CarriedDecision.of(config)
     if decision is not None:
         decision.reached_a_step = True
     data = langgraph_private.read(config, langgraph_private.RECORD)
@@ -577,17 +512,18 @@ class _StepRecord(NamedTuple):
 
 def recall_step(data: object, config: RunnableConfig) -> _StepRecord | None:
     """Return what a step of this run wrote as `data`; None where that comes from a checkpoint."""
-    written: _StepRecord | None = langgraph_private.records_of(config).of(data)
+    written: _StepRecord | None = records_of(config).written_as(data)
     return written
 
 
 def _write(refinement: Refinement, config: RunnableConfig, outcome: Outcome | None = None) -> None:
     """Write the record: as plain data where it goes into a checkpoint, otherwise as it is."""
-    if langgraph_private.is_handed_on(config):
+    is_kept = langgraph_private.carried(config, langgraph_private.RECORDS) is not None
+    if is_kept and not langgraph_private.has_checkpointer(config):  # nor is a state updated by hand
         langgraph_private.write(config, langgraph_private.RECORD, refinement)
         return
     data = refinement.to_state()
-    langgraph_private.records_of(config).keep(data, _StepRecord(refinement, outcome))
+    records_of(config).keep(data, _StepRecord(refinement, outcome))
     langgraph_private.write(config, langgraph_private.RECORD, data)
 
 

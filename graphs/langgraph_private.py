@@ -16,13 +16,13 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from hashlib import sha256
 from itertools import count
 from threading import Lock
 from types import FrameType
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 from langchain_core.runnables import RunnableConfig
@@ -41,105 +41,27 @@ from judges.errors import ConfigurationError
 from judges.models.providers.llm_runs import is_observed
 from judges.runtime.observation import current, setting
 
-T = TypeVar("T")
+DECISION = "__refine_decision"
+OVERRIDES = "__refine_overrides"
+RECORDS = "__refine_records"
+OUTLET = "__refine_outlet"
+"""Keys of what a run carries: a reviewer's decision, what its request overrides, its record, who takes pieces."""
 
-_DECISION = "__refine_decision"
-_OVERRIDES = "__refine_overrides"
-_RECORDS = "__refine_records"
-_OUTLET = "__refine_outlet"
-_KEYS = (_DECISION, _OVERRIDES, _RECORDS, _OUTLET, langchain_private.HEARD)
+_KEYS = (DECISION, OVERRIDES, RECORDS, OUTLET, langchain_private.HEARD)
 """Keys of a config's `configurable`; what is called inside of a step does not inherit them."""
 
 
-def _with(config: RunnableConfig | None, key: str, value: object) -> RunnableConfig:
-    """Return a config that carries a value; None carries nothing."""
+def carry(config: RunnableConfig | None, key: str, value: object) -> RunnableConfig:
+    """Return the config of a run that carries a value; None carries nothing."""
     if value is None:
         return config or {}
     configurable = (config or {}).get("configurable") or {}
     return {**(config or {}), "configurable": {**configurable, key: value}}
 
 
-def with_overrides(config: RunnableConfig | None, overrides: object) -> RunnableConfig:
-    """Return the config of a run that carries what its request overrides; None carries nothing."""
-    return _with(config, _OVERRIDES, overrides)
-
-
-def overrides_of(config: RunnableConfig) -> Any:
-    """Return what the request of a run overrides; None where it overrides nothing."""
-    return config.get("configurable", {}).get(_OVERRIDES)
-
-
-def with_outlet(config: RunnableConfig | None, outlet: object) -> RunnableConfig:
-    """Return the config of a run that hands the pieces of its answer to an outlet; None is none."""
-    return _with(config, _OUTLET, outlet)
-
-
-def outlet_of(config: RunnableConfig) -> Any:
-    """Return where a run hands the pieces of its answer; None where nobody takes them."""
-    return (config.get("configurable") or {}).get(_OUTLET)
-
-
-@dataclass
-class Decision:
-    """A decision that a run carries to the step that awaits it.
-
-    Args:
-        id: What tells it from every other.
-        reached_a_step: Whether a step ran at all: none does where the thread was ended by somebody else meanwhile.
-        error: What to raise once the run is stored.
-    """
-
-    id: str = field(default_factory=lambda: uuid4().hex)
-    reached_a_step: bool = False
-    error: Exception | None = None
-
-
-def with_decision(config: RunnableConfig | None, decision: Decision) -> RunnableConfig:
-    """Return the config of a run that carries a decision."""
-    return _with(config, _DECISION, decision)
-
-
-def decision_of(config: RunnableConfig) -> Decision | None:
-    """Return the decision that a run carries; None where it carries none, or goes on after a crash."""
-    value = config.get("configurable", {}).get(_DECISION)
-    return value if isinstance(value, Decision) else None
-
-
-class _Records(Generic[T]):
-    """The record that a run wrote last, and the plain data it wrote, which the next step need not read then.
-
-    Attributes:
-        broken_off: The outcome of the turn, where a step was cancelled: LangGraph then raises another error.
-    """
-
-    def __init__(self) -> None:
-        self._last: tuple[object, T] | None = None
-        self.broken_off: object = None
-
-    def keep(self, data: object, record: T) -> None:
-        """Keep the record that was written as `data`."""
-        self._last = data, record
-
-    def of(self, data: object) -> T | None:
-        """Return the record that was written as `data`, this very object; None for what came from a checkpoint."""
-        return self._last[1] if self._last is not None and self._last[0] is data else None
-
-
-def with_records(config: RunnableConfig | None) -> RunnableConfig:
-    """Return the config of a run whose steps hand the record on within this process."""
-    is_set = _RECORDS in ((config or {}).get("configurable") or {})
-    return _with(config, _RECORDS, None if is_set else _Records())
-
-
-def records_of(config: RunnableConfig) -> _Records[Any]:
-    """Return the records of a run; empty ones where it hands none on."""
-    records = config.get("configurable", {}).get(_RECORDS)
-    return records if isinstance(records, _Records) else _Records()
-
-
-def is_handed_on(config: RunnableConfig) -> bool:
-    """Check whether a run hands the record on as it is: nothing stores it, nor is a state updated by hand."""
-    return _RECORDS in config.get("configurable", {}) and not has_checkpointer(config)
+def carried(config: RunnableConfig, key: str) -> Any:
+    """Return the value that a run carries; None where it carries none."""
+    return (config.get("configurable") or {}).get(key)
 
 
 RECORD = "refinement"
@@ -283,7 +205,8 @@ def thread_of(config: RunnableConfig, checkpointer: object) -> Hashable:
     """Return what identifies, in this process, the thread on which an outermost graph is about to run.
 
     None means that it has none: there is no checkpointer, or the graph is part of another one, whose thread it is.
-    A config that names a thread is not part of the surrounding graph, as LangGraph sees it.
+    A config that names a thread is not part of the surrounding graph, as LangGraph sees it. Where there is a
+    checkpointer, and no thread is named to keep the run under, it is empty.
 
     Args:
         config: The config of the run, merged with the graph's own.
@@ -291,22 +214,9 @@ def thread_of(config: RunnableConfig, checkpointer: object) -> Hashable:
     """
     configurable = _configurable_of(config)
     saver, thread_id = configurable.get(_CHECKPOINTER, checkpointer), configurable.get("thread_id")
-    if not saver or isinstance(saver, bool) or thread_id is None or _TASK in configurable:
+    if not saver or isinstance(saver, bool) or _TASK in configurable:
         return None
-    return os.getpid(), id(saver), str(thread_id)
-
-
-def lacks_thread(config: RunnableConfig, checkpointer: object) -> bool:
-    """Check whether a run of an outermost graph has a checkpointer, and names no thread to keep it under.
-
-    Args:
-        config: The config of the run, merged with the graph's own.
-        checkpointer: The graph's own checkpointer.
-    """
-    configurable = _configurable_of(config)
-    saver = configurable.get(_CHECKPOINTER, checkpointer)
-    named = configurable.get("thread_id") is not None
-    return bool(saver) and not isinstance(saver, bool) and not named and _TASK not in configurable
+    return () if thread_id is None else (os.getpid(), id(saver), str(thread_id))
 
 
 def _configurable_of(config: RunnableConfig) -> dict[str, Any]:
@@ -689,11 +599,9 @@ def with_unlimited_loop(config: RunnableConfig | None, inherited: RunnableConfig
         config: The config that the graph is called with.
         inherited: The same with what it inherits, from the graph itself and from a run around it.
     """
-    unlimited: RunnableConfig = {**(config or {}), "recursion_limit": _UNLIMITED_STEPS}
     limit = _requested_limit(inherited)
-    if limit is not None:
-        unlimited["configurable"] = {**inherited.get("configurable", {}), _STEP_LIMIT: limit}
-    return unlimited
+    bounding = {} if limit is None else {"configurable": {**inherited.get("configurable", {}), _STEP_LIMIT: limit}}
+    return {**(config or {}), **bounding, "recursion_limit": _UNLIMITED_STEPS}  # type: ignore[typeddict-item]  # one key of it
 
 
 def with_own_limit(config: RunnableConfig, own_limit: int | None) -> RunnableConfig:
@@ -744,11 +652,9 @@ def muted_config_with_progress(config: RunnableConfig) -> RunnableConfig:
     A step limit bounds what is called inside, not the loop.
     """
     inside = durable_config(muted_config(config, silent=False))
-    muted = with_outlet(with_overrides(inside, overrides_of(config)), outlet_of(config))
-    limit = _requested_limit(config)
-    muted["recursion_limit"] = _UNLIMITED_STEPS
-    if limit is not None:
-        muted["configurable"] = {**muted["configurable"], _STEP_LIMIT: limit}
+    muted = carry(inside, OVERRIDES, carried(config, OVERRIDES))
+    muted = carry(muted, OUTLET, carried(config, OUTLET))
+    muted = with_unlimited_loop(muted, muted)
     manager = langchain_private.manager_of(config, streaming=True)
     if manager is not None or writer(config) is not None:
         outer: RunnableConfig = {**config, "callbacks": manager}

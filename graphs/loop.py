@@ -10,24 +10,22 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Coroutine, Generator, Mapping
+from dataclasses import replace
 from functools import cached_property, partial
-from hashlib import sha256
 from typing import Any, ClassVar
 
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphBubbleUp, ParentCommand
 
-from graphs import langchain_private, langgraph_private
-from graphs.answers import check_judges, without_reasoning
-from graphs.augment import added_messages
-from graphs.copies import is_echo, keep_answer
+from graphs import langgraph_private
+from graphs.answers import Copied, Draft, check_judges
+from graphs.augment import added_messages, is_echo, keep_answer
 from graphs.drivers import (
     Effect,
     Flow,
+    GeneratorCall,
     Messages,
     Node,
     RunContext,
@@ -35,7 +33,10 @@ from graphs.drivers import (
     Transition,
     adrive,
     drive,
+    records_of,
+    subject_of,
 )
+from graphs.ending import Decided, finish, hand_off
 from graphs.events import (
     Event,
     Needs,
@@ -48,47 +49,29 @@ from graphs.events import (
     missing_evidence_warnings,
     needs_of,
     observer_under,
-    release_warnings,
     repeat_warnings,
     set_aside_warnings,
     started_events,
     stopped_events,
 )
-from graphs.generators import AsyncGenerator, Draft, DraftRequest, OnDelta, as_generator, check_temperature
-from graphs.generators import Generator as BlockingGenerator
+from graphs.generators import AsyncGenerator, DraftRequest, as_generator, check_temperature
 from graphs.outcome import (
     ConcurrentTurn,
     DraftError,
     GeneratorFailed,
     InputError,
-    JudgeFailed,
-    NotAccepted,
     Outcome,
-    QuestionRefused,
-    Unanswered,
     add_outcome,
     judged_sample,
     outcome_of,
 )
 from graphs.overrides import Bounds, Overrides
 from graphs.policy import Policy
-from graphs.questions import BothCalls, InputJudging, QuestionEnded, too_late
-from graphs.refinement import Attempt, Refinement, StopReason, evolve
-from graphs.review import (
-    Decided,
-    WrittenAnswer,
-    apply_review,
-    handoff_events,
-    handoff_warnings,
-    hide_drafts,
-    rejection,
-    review_of,
-    visible_to_generator,
-)
+from graphs.questions import InputJudging, QuestionEnded
+from graphs.refinement import Refinement, StopReason, evolve
 from judges.entry import Explanation
 from judges.errors import ConfigurationError
 from judges.judge import Judge
-from judges.models.providers.llm_runs import metered
 from judges.models.retry import kind_of, place_of
 from judges.promise import Standing
 from judges.runtime.budget import Allowance, Refused
@@ -117,72 +100,6 @@ class RunningClock:
         return self._at + time.monotonic() - self._since
 
 
-def release_answer(attempt: Attempt, policy: Policy) -> AIMessage:
-    """Return an attempt's answer; after a refusal without its reasoning, which may speak of the refused."""
-    with_its_reasoning = attempt.number == 1 or policy.keep_reasoning
-    return attempt.answer if with_its_reasoning else without_reasoning(attempt.answer)
-
-
-def finish_with_answer(
-    refinement: Refinement,
-    messages: Messages,
-    answer: AIMessage,
-    now: float,
-    *,
-    throttle: WarningThrottle,
-    id: str | None = None,  # noqa: A002 - the field's name
-) -> Transition:
-    """End the turn with an answer, under a message id of its own."""
-    metadata = dict(answer.response_metadata)
-    copied = answer.model_copy(update={"id": id or os.urandom(16).hex(), "response_metadata": metadata})
-    final = langchain_private.with_hints(copied)
-    warnings = () if _is_flawless(refinement) else release_warnings(refinement, messages, throttle)
-    outcome = Outcome.of(refinement, messages, final, now=now)
-    metadata[langgraph_private.SUMMARY] = summary = outcome.summary()
-    return Transition(
-        refinement=refinement,
-        update={"messages": [final], langgraph_private.SUMMARY: summary},
-        events=partial(finished_events, refinement),
-        outcome=outcome,
-        warnings=warnings,
-    )
-
-
-def _is_flawless(refinement: Refinement) -> bool:
-    """Check whether a single judge accepted the answer and no certificate is in force: nothing to warn of then."""
-    verdict = refinement.attempts[-1].verdict if refinement.stop_reason == "accepted" else None
-    return verdict is not None and not verdict.items and refinement.policy.certificate is None
-
-
-def _finish_rejected(refinement: Refinement, messages: Messages, now: float) -> Transition:
-    """End the turn without an answer, as a reviewer decided; the summary tells it from one that goes on."""
-    outcome = Outcome.of(refinement, messages, None, now=now)
-    return Transition(
-        refinement=refinement,
-        update={langgraph_private.SUMMARY: outcome.summary()},
-        events=partial(finished_events, refinement),
-        outcome=outcome,
-        refusal=rejection(outcome),
-    )
-
-
-def unanswered(
-    refinement: Refinement, messages: Messages, policy: Policy, now: float, *, raised: bool
-) -> Unanswered:
-    """Return the error of a turn without an answer that may be released; `raised` where the policy says so."""
-    outcome = Outcome.of(refinement, messages, None, now=now)
-    message = f"no answer may be released: {refinement.stop_reason} after {len(refinement.attempts)} attempts"
-    message = f"{message} ({refinement.detail})" if refinement.detail else message
-    if not raised:
-        return Unanswered(message, outcome)
-    is_rated = refinement.best is not None or any(attempt.is_withheld for attempt in refinement.attempts)
-    unjudged = bool(refinement.attempts) and not is_rated and policy.on_judge_error == "raise"
-    if refinement.stop_reason == "question_refused":
-        return QuestionRefused(message, outcome)
-    failed = refinement.stop_reason == "judge_failed" or unjudged
-    return (JudgeFailed if failed else NotAccepted)(message, outcome)
-
-
 def usage_of_draft(effect: Effect, draft: Draft, policy: Policy) -> Usage:
     """Return what a generator consumed: as counted call by call, unless its messages report more calls.
 
@@ -205,53 +122,6 @@ def usage_of_draft(effect: Effect, draft: Draft, policy: Policy) -> Usage:
 def _raise_if_error(draft: object) -> None:
     if isinstance(draft, BaseException):
         raise draft
-
-
-def subject_of(kind: str, number: int, messages: Sequence[BaseMessage]) -> str:
-    """Return what tells a draft, or a prompt, from every other one that a human may be asked about in a turn."""
-    digest = sha256()
-    for message in messages:
-        calls = message.tool_calls if isinstance(message, AIMessage) else ()
-        calls_made = [[call["name"], call["args"]] for call in calls]
-        digest.update(repr((message.type, message.content, calls_made)).encode(errors="surrogatepass"))
-    return f"{kind} {number} {digest.hexdigest()}"
-
-
-@dataclass(frozen=True, slots=True)
-class GeneratorCall:
-    """The call of a generator in one attempt.
-
-    Args:
-        generator: The generator.
-        request: What it is asked for.
-        allowance: What its model calls are counted by; None where the draft says enough.
-    """
-
-    generator: AsyncGenerator
-    request: DraftRequest
-    allowance: Allowance | None
-
-    def run(self) -> Draft:
-        """Return the draft, blocking.
-
-        Raises:
-            ConfigurationError: If the generator has no such form.
-        """
-        if not isinstance(self.generator, BlockingGenerator):
-            raise ConfigurationError("this generator answers without blocking only; use arun, or ainvoke")
-        with nullcontext() if self.allowance is None else metered(self.allowance):
-            return self.generator.draft(self.request)
-
-    async def arun(self) -> Draft:
-        """Return the draft without blocking."""
-        with nullcontext() if self.allowance is None else metered(self.allowance):
-            return await self.generator.adraft(self.request)
-
-    def telling(self, on_delta: OnDelta) -> GeneratorCall:
-        """Return the call that tells of the draft, where the generator writes in chunks."""
-        if not getattr(self.generator, "writes_in_chunks", False):
-            return self
-        return replace(self, request=replace(self.request, on_delta=on_delta))
 
 
 class Loop:
@@ -409,7 +279,9 @@ class Loop:
     ) -> Generator[Effect, Draft, Transition]:
         """Send the prompt to the generator, and record its draft; first ask about the question, or beside it."""
         if self._questions is not None and self._questions.mode == "before":
-            refinement = yield from self._ask_first(refinement, messages, context)
+            refinement = yield from self._questions.ask_first(
+                refinement, messages, context, RunningClock(refinement)
+            )
         clock = RunningClock(refinement)
         now = clock()
         limit = None if refinement.stop_reason is not None else refinement.limit_reached(now)
@@ -417,15 +289,23 @@ class Loop:
         if refinement.stop_reason is not None:
             return self._to_finish(refinement)
         started = time.perf_counter()
-        effect = self._generation(refinement, messages, context, now)
+        prompt, seconds = refinement.prompt(messages), refinement.seconds_left(now)
+        effect = self._generation(refinement, prompt, context, now, seconds=seconds)
         try:
             if self._questions is None or refinement.question_verdict is not None:
                 draft = yield effect
             else:
-                refinement, draft = yield from self._draft_beside(effect, refinement, messages, context)
+                refinement, draft = yield from self._questions.draft_beside(
+                    effect,
+                    refinement,
+                    messages,
+                    context,
+                    clock=RunningClock(refinement),
+                    usage_of=lambda made: usage_of_draft(effect, made, self.policy),
+                )
                 _raise_if_error(draft)
         except ParentCommand as left:
-            return self._hand_off(refinement, messages, left)
+            return hand_off(refinement, messages, left, self._throttle)
         except (GraphBubbleUp, ConfigurationError):
             raise
         except Exception as error:  # noqa: BLE001 - recorded, and raised where no answer is left to release
@@ -439,46 +319,6 @@ class Loop:
         latency_s = time.perf_counter() - started
         return self._record_draft(draft, refinement, messages, usage=usage, latency_s=latency_s, now=clock())
 
-    def _ask_first(
-        self, refinement: Refinement, messages: Messages, context: RunContext
-    ) -> Generator[Effect, Any, Refinement]:
-        """Ask the input judge, if there is one and it was not asked yet, and record what it says."""
-        if self._questions is None or refinement.question_verdict is not None:
-            return refinement
-        clock = RunningClock(refinement)
-        effect = self._questions.effect(refinement, messages, context, clock())
-        try:
-            verdict = yield effect
-        except DeadlinePassed:
-            verdict = too_late(effect)
-        return refinement.judge_question(verdict, now=clock())
-
-    def _draft_beside(
-        self, effect: Effect, refinement: Refinement, messages: Messages, context: RunContext
-    ) -> Generator[Effect, Any, tuple[Refinement, Any]]:
-        """Draft while the input judge is asked, and record what it says; return the draft, or its error.
-
-        Raises:
-            QuestionEnded: If that ends the question.
-        """
-        assert self._questions is not None  # noqa: S101 - this is called with one only
-        clock = RunningClock(refinement)
-        judging = self._questions.effect(refinement, messages, context, now := clock())
-        pair = BothCalls(effect, judging, lambda one: refinement.judge_question(one, now=now).done)
-        try:
-            draft, verdict = yield pair.effect()
-        except QuestionEnded as ended:
-            ended.spent = effect.spent if ended.draft is None else usage_of_draft(effect, ended.draft, self.policy)
-            raise
-        except (Exception, GeneratorExit):
-            raise
-        except BaseException as error:  # whoever asked has left
-            spent = Usage.total([effect.spent, judging.spent])
-            if spent:
-                add_outcome(error, refinement.pause(spent, now=clock()), messages, now=clock())
-            raise
-        return refinement.judge_question(verdict, now=clock()), draft
-
     def _record_draft(
         self,
         draft: Draft,
@@ -490,14 +330,15 @@ class Loop:
         now: float,
     ) -> Transition:
         """Record a draft, and tell whether it copies what the generator was told on a retry."""
-        is_retry = bool(refinement.added)
-        if is_retry:
+        copied: Copied | None = None
+        if refinement.added:
             draft = keep_answer(draft, refinement)
+            copied = "echo" if is_echo(draft, refinement, messages) else None
         record = partial(
             refinement.add_draft,
             draft.answer,
             **draft.fields(checks_calls=self.policy.check_tool_calls),
-            copied="echo" if is_retry and is_echo(draft, refinement, messages) else None,
+            copied=copied,
             usage=usage,
             latency_s=latency_s,
             now=now,
@@ -512,16 +353,6 @@ class Loop:
         events = partial(drafted_events, drafted)
         warnings = repeat_warnings(drafted, self._throttle) if drafted.attempts[-1].copied else ()
         return Transition(refinement=drafted, goto=goto, events=events, warnings=warnings)
-
-    def _hand_off(self, refinement: Refinement, messages: Messages, command: ParentCommand) -> Transition:
-        """Leave the loop for another node, as the generator commands, and take no draft there."""
-        hide_drafts(command, refinement)
-        return Transition(
-            refinement=refinement,
-            events=partial(handoff_events, command, refinement),
-            warnings=handoff_warnings(command, refinement, messages, self._throttle),
-            error=command,
-        )
 
     def _stop_for(
         self, error: Exception, refinement: Refinement, messages: Messages, spent: Usage, now: float
@@ -538,14 +369,21 @@ class Loop:
             return self._to_finish(refinement.stop(reason, error.detail, now=now, usage=spent))
         return self._fail(error, refinement, messages, spent, now)
 
-    def _generation(self, refinement: Refinement, messages: Messages, context: RunContext, now: float) -> Effect:
+    def _generation(
+        self,
+        refinement: Refinement,
+        prompt: list[BaseMessage],
+        context: RunContext,
+        now: float,
+        *,
+        seconds: float | None,
+    ) -> Effect:
         number = len(refinement.attempts) + 1
         name, is_silent = self._run_name(number), not self.policy.show_drafts
         generator, temperature = self._generator, None
         if self.policy.overrides:
             generator, temperature = self._generator_for(refinement.generated)
         allowance = self._generators_allowance(generator, refinement, now)
-        prompt, seconds = refinement.prompt(messages), refinement.seconds_left(now)
         subject = partial(subject_of, "draft", number, prompt)
         config = (
             context.for_generator(name, subject, may_interrupt=generator.may_interrupt, silent=is_silent)
@@ -761,31 +599,7 @@ class Loop:
         self, refinement: Refinement, messages: Messages, context: RunContext
     ) -> Generator[Effect, Decided, Transition]:
         """Append the answer, and only the answer, to the conversation; or go on as a reviewer decides."""
-        now, (ending, chosen) = time.time(), refinement.conclusion
-        if ending == "interrupt" and chosen is not None:
-            config = context.for_review(
-                partial(subject_of, "review", chosen.number, (*chosen.steps, chosen.answer))
-            )
-            call = review_of(refinement, chosen, config)
-            review = yield Effect(run=call.run, arun=call.arun, config=config)
-            refinement = apply_review(refinement, chosen, review)
-            if not refinement.done:
-                added = added_messages(visible_to_generator(refinement, after=chosen.number))
-                return Transition(refinement=refinement.add_messages(added), goto="generate")
-            if refinement.decision == "rejected":
-                return _finish_rejected(refinement, messages, now)
-            written = review.root.answer if isinstance(review.root, WrittenAnswer) else None
-            answer = release_answer(chosen, self.policy) if written is None else AIMessage(written)
-        elif ending == "answer" and chosen is not None:
-            refinement = refinement.release(chosen.number)
-            answer = release_answer(chosen, self.policy)
-        elif ending == "fallback":
-            answer = AIMessage(self.policy.fallback or "")
-        else:
-            events = partial(finished_events, refinement)
-            error = unanswered(refinement, messages, self.policy, now, raised=ending == "raise")
-            return Transition(refinement=refinement, events=events, error=error)
-        return finish_with_answer(refinement, messages, answer, now, throttle=self._throttle)
+        return finish(refinement, messages, context, self.policy, throttle=self._throttle)
 
     def _to_finish(self, refinement: Refinement) -> Transition:
         return Transition(refinement=refinement, goto="finish", events=partial(stopped_events, refinement))
@@ -804,7 +618,7 @@ class Loop:
         except BaseException as error:
             if refinement.attempts:
                 add_outcome(error, refinement, messages, now=time.time())
-            langgraph_private.records_of(context.config).broken_off = outcome_of(error)
+            records_of(context.config).broken_off = outcome_of(error)
             raise
         if context.publishes or transition.warnings or transition.error is not None:
             yield transition

@@ -8,10 +8,10 @@ from typing import Annotated, Any, ClassVar
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 from pydantic import Field, JsonValue, SkipValidation
 
-from graphs.answers import AnswerKind, reply_without_reasoning
+from graphs.answers import AnswerKind, Attempt, Piece, reply_without_reasoning
 from graphs.policy import Policy
 from graphs.redaction import withhold
-from graphs.refinement import LATE_REFUSAL, Attempt, Piece, Refinement, StopReason
+from graphs.refinement import LATE_REFUSAL, Refinement, StopReason
 from judges.certificate import IssuedCertificate
 from judges.errors import rebuild
 from judges.messages import Conversation, Message, plain_message

@@ -22,15 +22,17 @@ from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage
 from langgraph.errors import GraphBubbleUp, GraphInterrupt, ParentCommand
 
 from graphs import langchain_private, langgraph_private, loop
-from graphs.answers import fault_of, rejection_for
+from graphs.answers import Attempt, Draft, Piece, rejection_for, release_answer
 from graphs.augment import added_messages, amendment_messages, continuation_messages
-from graphs.drivers import Effect, Messages, Node, RunContext, Transition
+from graphs.drivers import Effect, GeneratorCall, Messages, Node, RunContext, Transition, subject_of
+from graphs.ending import Decided, finish_with_answer, hand_off, unanswered
 from graphs.events import Event, drafted_events, finished_events, started_events
-from graphs.generators import Delta, Draft, DraftRequest, OnDelta
+from graphs.generators import Delta, DraftRequest, OnDelta
+from graphs.loop import RunningClock, usage_of_draft
 from graphs.outcome import REPLACEMENT, DraftError, add_outcome, piece_sample
 from graphs.overrides import Bounds
 from graphs.policy import Policy
-from graphs.refinement import LATE_REFUSAL, Attempt, Piece, Refinement, evolve
+from graphs.refinement import LATE_REFUSAL, Refinement, evolve
 from graphs.release import (
     REFUSED_LATE,
     PieceAttempt,
@@ -42,7 +44,6 @@ from graphs.release import (
     with_cost_of,
     without_replacement,
 )
-from graphs.review import Decided
 from judges.compose.panel import Panel
 from judges.compose.quick import Quick
 from judges.errors import ConfigurationError
@@ -124,7 +125,7 @@ class PieceLoop(loop.Loop):
         """Write an attempt, judge its pieces, and release those that are accepted."""
         if refinement.policy.release == "answer" or refinement.held_back:
             return (yield from super().generate(refinement, messages, context))
-        clock = loop.RunningClock(refinement)
+        clock = RunningClock(refinement)
         limit = refinement.limit_reached(clock())
         if limit is not None:
             return self._to_finish(refinement.stop(*limit, now=clock()))
@@ -137,7 +138,7 @@ class PieceLoop(loop.Loop):
         except (GraphBubbleUp, ConfigurationError) as error:
             attempt.stop()
             if isinstance(error, ParentCommand):
-                return self._hand_off(refinement, messages, error)
+                return hand_off(refinement, messages, error, self._throttle)
             if isinstance(error, GraphInterrupt) and attempt.deltas:  # its text would go out once more
                 raise ConfigurationError(
                     "a human was asked when the answer had begun to go out, and it would be written anew on "
@@ -150,7 +151,7 @@ class PieceLoop(loop.Loop):
             return self._stop_writing(error, refinement, messages, spent=effect.spent, recorded=recorded)
         draft = attempt.draft
         if draft is not None and draft.pending and attempt.release.refused is None:
-            usage = loop.usage_of_draft(effect, draft, self.policy) + attempt.void
+            usage = usage_of_draft(effect, draft, self.policy) + attempt.void
             return _hand_on(draft.answer, attempt.release.pieces, refinement, usage, clock())
         recorded = record(clock())
         goto: Node = "finish" if recorded.stop_reason is not None else "judge"
@@ -216,7 +217,7 @@ class PieceLoop(loop.Loop):
             named = AIMessage("", response_metadata={"model_name": name} if name else {})
             draft = Draft(answer=named, steps=attempt.steps)
         else:
-            usage = loop.usage_of_draft(effect, draft, self.policy)
+            usage = usage_of_draft(effect, draft, self.policy)
         if attempt.release.refused is not None:
             draft = Draft(answer=text_alone(draft.answer), steps=draft.steps, evidence=draft.evidence)
         answer = draft.answer
@@ -244,13 +245,13 @@ class PieceLoop(loop.Loop):
         generator, temperature = self._generator_for(refinement.generated)
         prompt = refinement.prompt(messages)
         attempt.prompt_chars = sum(len(str(message.text)) for message in prompt)
-        subject = partial(loop.subject_of, "draft", number, prompt)
+        subject = partial(subject_of, "draft", number, prompt)
         config = context.for_generator(
             self._run_name(number), subject, may_interrupt=generator.may_interrupt, silent=True
         )
         allowance = self._generators_allowance(generator, refinement, now)
         allowance = None if allowance is None else Allowance(prices=self.policy.prices)
-        write = loop.GeneratorCall(generator, DraftRequest(prompt, config, temperature), allowance)
+        write = GeneratorCall(generator, DraftRequest(prompt, config, temperature), allowance)
         calls = _Calls(
             write=write,
             judge=partial(self._judgement_of_piece, attempt, refinement, messages, context),
@@ -279,7 +280,7 @@ class PieceLoop(loop.Loop):
         sample = piece_sample(messages, refinement, "".join(before), piece, attempt.steps)
         nonce = refinement.memo.recall("nonce", (refinement.id,), fresh_nonce)  # of which its writer sees nothing
         begun = BegunAnswer(nonce, tuple(before), sample.response or "")
-        config = context.for_judge(partial(loop.subject_of, "judge", refinement.number, (AIMessage(piece),)))
+        config = context.for_judge(partial(subject_of, "judge", refinement.number, (AIMessage(piece),)))
         prices, judge = self.policy.prices, self._piece_judge
         quick = judge if isinstance(judge, Quick) else None
         observed = self._observation(refinement, config, context, Allowance())
@@ -309,24 +310,24 @@ class PieceLoop(loop.Loop):
         self, refinement: Refinement, messages: Messages, context: RunContext
     ) -> Generator[Effect, Verdict, Transition]:
         """Record what the pieces came to; if all were accepted, ask the closing judge about the whole."""
-        clock, last = loop.RunningClock(refinement), refinement.attempts[-1]
+        clock, last = RunningClock(refinement), refinement.attempts[-1]
         now = clock()
         refused = next((piece for piece in last.pieces if not piece.released), None)
         if refused is not None and refused.verdict is not None:
             verdict = yield from self._with_feedback(refused, refinement, messages, context)
             others = [piece for piece in last.pieces if piece is not refused]
             return self._record_verdict(refinement, messages, with_cost_of(others, verdict), clock())
-        fault = fault_of(last.kind, last.answer, is_last=refinement.is_last) if not last.fault else None
+        flaw = last.flaw(is_last=refinement.is_last) if not last.fault else None
         if (
             refinement.policy.release == "answer"
             or refinement.held_back
             or not refinement.released_pieces
             or last.misfit
-            or fault == "invalid_tool_call"
+            or flaw == "invalid_tool_call"
         ):
             return (yield from super().judge(refinement, messages, context))
-        if fault == "cut":
-            verdict = rejection_for(fault, language_of(refinement.question or last.text))
+        if flaw == "cut":
+            verdict = rejection_for(flaw, language_of(refinement.question or last.text))
             return self._record_verdict(refinement, messages, with_cost_of(last.pieces, verdict), now)
         verdict = verdict_on(last.pieces, judge=self._piece_judge.name)
         failed = any(piece.verdict is not None and is_failure(piece.verdict) for piece in last.pieces)
@@ -346,7 +347,7 @@ class PieceLoop(loop.Loop):
         before = "".join(refinement.released_pieces)
         sample = piece_sample(messages, refinement, before, refused.text, refinement.attempts[-1].steps)
         behind: Any = evolve(self, _judge=quick.judge)
-        request = behind.ask_judge(refinement, sample, context, loop.RunningClock(refinement)())
+        request = behind.ask_judge(refinement, sample, context, RunningClock(refinement)())
         try:
             reply = yield request
         except DeadlinePassed:
@@ -385,11 +386,11 @@ class PieceLoop(loop.Loop):
         now, (ending, _) = time.time(), refinement.conclusion
         if ending == "raise" or (ending == "nothing" and not refinement.released_pieces):
             events = partial(finished_events, refinement)
-            error = loop.unanswered(refinement, messages, self.policy, now, raised=ending == "raise")
+            error = unanswered(refinement, messages, self.policy, now, raised=ending == "raise")
             return Transition(refinement=refinement, events=events, error=error)
         answer = self._answer(refinement, last, ending)
         refinement = refinement.release(last.number)
-        transition = loop.finish_with_answer(
+        transition = finish_with_answer(
             refinement, messages, answer, now, throttle=self._throttle, id=refinement.message_id
         )
         if refinement.released_pieces and transition.update is not None:
@@ -401,9 +402,9 @@ class PieceLoop(loop.Loop):
     def _replace(self, refinement: Refinement, messages: Messages) -> Transition:
         """Append the answer that takes the place of the one that is out, as a message of its own."""
         last, replaced = refinement.attempts[-1], refinement.message_id
-        answer = loop.release_answer(last, self.policy)
+        answer = release_answer(last, self.policy)
         released = refinement.release(last.number, detail=f"{REFUSED_LATE}; this one takes its place")
-        transition = loop.finish_with_answer(
+        transition = finish_with_answer(
             released, messages, answer, time.time(), throttle=self._throttle, id=f"{replaced}{REPLACEMENT}"
         )
         figures, texts = {"attempt": last.number, "replaces": replaced}, {"text": last.text}
@@ -414,9 +415,9 @@ class PieceLoop(loop.Loop):
         """Return the message of what was released; where that is not all, it says that it was filtered."""
         text = "".join(refinement.released_pieces)
         if refinement.stop_reason == "skipped":
-            return loop.release_answer(last, self.policy)
+            return release_answer(last, self.policy)
         if refinement.passed or refinement.stop_reason == "late_refusal":
-            answer = loop.release_answer(last, self.policy)
+            answer = release_answer(last, self.policy)
             return answer if str(answer.text) == text else answer.model_copy(update={"content": text})
         if ending == "fallback":
             text = "\n\n".join(part for part in (text, self.policy.fallback) if part)
@@ -445,7 +446,7 @@ class _Release:
     """Where the pieces of an attempt go: to an outlet, and to handlers that show tokens."""
 
     def __init__(self, context: RunContext, refinement: Refinement) -> None:
-        self._outlet: Outlet | None = langgraph_private.outlet_of(context.config)
+        self._outlet: Outlet | None = langgraph_private.carried(context.config, langgraph_private.OUTLET)
         self._id = refinement.message_id
         self._tokens = _token_run(context, refinement.refiner, self._id)
 
@@ -603,7 +604,7 @@ class _Calls:
         is_last: Whether no attempt follows.
     """
 
-    write: loop.GeneratorCall
+    write: GeneratorCall
     judge: Callable[[int], _Judgement]
     out: _Release
     attempt: PieceAttempt

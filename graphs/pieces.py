@@ -1,4 +1,4 @@
-"""Pieces of an answer: stretches that are judged and released as one, split while the answer is still written.
+"""Pieces of an answer: stretches that are judged and released as one, split as it is written; and their judges.
 
 Blocks of Markdown come first: a fenced code block, a table, a display formula, a list item and a heading stay
 whole; only the text of paragraphs is split, into sentences. A piece ends where the next one begins, so that "3."
@@ -11,12 +11,16 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
+from graphs.overrides import Bounds
+from graphs.policy import Policy
+from judges.compose.panel import Panel
 from judges.errors import ConfigurationError
+from judges.judge import Judge
 
 _Kind = Literal["paragraph", "item", "heading", "table", "fence", "formula"]
 
@@ -308,10 +312,72 @@ def _segmenter() -> Callable[[str, str], Any]:
     return split_sentences
 
 
-def check_installed() -> None:
+def _check_installed() -> None:
     """Check that sentences can be split here.
 
     Raises:
         ConfigurationError: If the extra is missing.
     """
     _segmenter()
+
+
+def may_release_pieces(
+    policy: Policy, bounds: Bounds | None, piece_judge: object = None, questions: object = None
+) -> bool:
+    """Check whether a loop, or a request to it, releases pieces.
+
+    Raises:
+        ConfigurationError: If it does not, and there is a judge of pieces; or if questions are judged, too.
+    """
+    may = "pieces" in (policy.release, None if bounds is None else bounds.release)
+    if may and questions is not None:
+        raise ConfigurationError(
+            "release='pieces' lets pieces out before a judge of the question is heard; judge questions before the "
+            "loop, or leave one of the two out"
+        )
+    if piece_judge is not None and not may:
+        raise ConfigurationError("piece_judge is for release='pieces'; set that too, or leave it out")
+    return may
+
+
+def judges_of_pieces(judge: Judge, piece_judge: Judge | None = None) -> _PieceJudges:
+    """Return the judge of pieces, and the one that closes.
+
+    Args:
+        judge: The whole judge. Of a panel that is as strict as its strictest member, the members that hold for a
+            part judge pieces, and the others close.
+        piece_judge: What judges pieces, outright; the whole judge then closes, unless it is the same.
+
+    Raises:
+        ConfigurationError: If none of them judges parts.
+    """
+    _check_installed()
+    if piece_judge is not None:
+        return _PieceJudges(piece_judge=piece_judge, closing_judge=None if piece_judge is judge else judge)
+    if judge.judges_parts:
+        return _PieceJudges(piece_judge=judge, closing_judge=None)
+    members = judge.judges if isinstance(judge, Panel) and judge.is_strict else {}
+    parts = {name: one for name, one in members.items() if one.judges_parts}
+    others = {name: one for name, one in members.items() if name not in parts}
+    if not parts:
+        raise ConfigurationError(
+            f"release='pieces' needs a judge that holds for a part of an answer, and {judge.name!r} is none; give "
+            f"one beside it, SelfRefine(..., [judge, 'safety']), or say piece_judge=... outright"
+        )
+    return _PieceJudges(piece_judge=_panel(parts, judge), closing_judge=_panel(others, judge) if others else None)
+
+
+def _panel(members: Mapping[str, Judge], around: Judge) -> Judge:
+    return next(iter(members.values())) if len(members) == 1 else Panel(members, name=around.name)
+
+
+class _PieceJudges(TypedDict):
+    """The judges of a loop that releases pieces.
+
+    Attributes:
+        piece_judge: Judges pieces.
+        closing_judge: Judges the whole; None where nothing is left to judge.
+    """
+
+    piece_judge: Judge
+    closing_judge: Judge | None

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from langchain_core.messages import AnyMessage
-
-from graphs.drivers import Effect, RunContext, aperform, perform
-from graphs.outcome import question_of
+from graphs.drivers import Effect, Messages, RunContext, aperform, perform
+from graphs.outcome import add_outcome, question_of
 from graphs.refinement import Refinement
 from judges.errors import ConfigurationError, shortened
 from judges.judge import Judge
@@ -61,9 +59,7 @@ class InputJudging:
         if self.mode not in ("beside", "before"):
             raise ConfigurationError(f"input_mode is 'beside' or 'before', not {shortened(self.mode)}")
 
-    def effect(
-        self, refinement: Refinement, messages: Sequence[AnyMessage], context: RunContext, now: float
-    ) -> Effect:
+    def _effect(self, refinement: Refinement, messages: Messages, context: RunContext, now: float) -> Effect:
         """Return the call that judges the question; beside a draft, one call of the budget is left to that."""
         reserved = 1 if self.mode == "beside" else 0
         limits = refinement.allowance(now, purpose="the question was judged", reserved_calls=reserved)
@@ -88,15 +84,67 @@ class InputJudging:
         longest = None if seconds is None else seconds + flow.LAST_WORDS_S
         return Effect(run=run, arun=arun, config=config, seconds=longest, allowance=allowance)
 
+    def ask_first(
+        self, refinement: Refinement, messages: Messages, context: RunContext, clock: Callable[[], float]
+    ) -> Generator[Effect, Any, Refinement]:
+        """Ask about the question, unless that was asked already, and record the verdict."""
+        if refinement.question_verdict is not None:
+            return refinement
+        effect = self._effect(refinement, messages, context, clock())
+        try:
+            verdict = yield effect
+        except flow.DeadlinePassed:
+            verdict = _too_late(effect)
+        return refinement.judge_question(verdict, now=clock())
 
-def too_late(effect: Effect) -> Verdict:
+    def draft_beside(
+        self,
+        effect: Effect,
+        refinement: Refinement,
+        messages: Messages,
+        context: RunContext,
+        *,
+        clock: Callable[[], float],
+        usage_of: Callable[[Any], Usage],
+    ) -> Generator[Effect, Any, tuple[Refinement, Any]]:
+        """Draft while the question is judged, and record the verdict; return the draft, or its error.
+
+        Args:
+            effect: Makes the draft.
+            refinement: The record.
+            messages: The conversation.
+            context: The context of the run.
+            clock: Tells the time.
+            usage_of: Returns what a draft consumed.
+
+        Raises:
+            QuestionEnded: If the verdict ends the question.
+        """
+        judging = self._effect(refinement, messages, context, now := clock())
+        pair = _BothCalls(effect, judging, lambda one: refinement.judge_question(one, now=now).done)
+        try:
+            draft, verdict = yield pair.effect()
+        except QuestionEnded as ended:
+            ended.spent = effect.spent if ended.draft is None else usage_of(ended.draft)
+            raise
+        except (Exception, GeneratorExit):
+            raise
+        except BaseException as error:  # whoever asked has left
+            spent = Usage.total([effect.spent, judging.spent])
+            if spent:
+                add_outcome(error, refinement.pause(spent, now=clock()), messages, now=clock())
+            raise
+        return refinement.judge_question(verdict, now=clock()), draft
+
+
+def _too_late(effect: Effect) -> Verdict:
     """Return the verdict of a judge that took longer than there was time."""
     verdict = Verdict.without_score("deadline", "the input judge took too long")
     return verdict.model_copy(update={"usage": effect.spent})
 
 
 @dataclass(frozen=True)
-class BothCalls:
+class _BothCalls:
     """A draft and the judgement of its question, side by side.
 
     Args:
@@ -124,14 +172,14 @@ class BothCalls:
         try:
             verdict: Verdict = perform(self.judging)
         except flow.DeadlinePassed:
-            return too_late(self.judging)
+            return _too_late(self.judging)
         return verdict
 
     async def _ajudge(self) -> Verdict:
         try:
             verdict: Verdict = await aperform(self.judging)
         except flow.DeadlinePassed:
-            return too_late(self.judging)
+            return _too_late(self.judging)
         return verdict
 
     def _run(self) -> tuple[Any, Verdict]:

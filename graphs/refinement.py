@@ -6,27 +6,22 @@ An `Attempt` is a draft with what it is judged by, its verdict and what both cos
 from __future__ import annotations
 
 import operator
-import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, field
-from functools import cached_property, partial
-from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
+from functools import partial
+from typing import Any, Literal, Self, TypeVar
 
-from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ToolMessage
-from pydantic import Field, JsonValue, SkipValidation
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
+from pydantic import JsonValue
 
-from graphs import answers
+from graphs.answers import LOOP, NOTES, Attempt, action_on, best_attempt, find_twin, rejection_for
 from graphs.policy import OnRefusal, Policy
 from graphs.redaction import withhold
 from judges.prompting.prompts import language_of
 from judges.runtime.budget import Allowance, unkept_budget
-from judges.verdict import NOTHING_TO_JUDGE, Frozen, MaskedSpan, Usage, Verdict
+from judges.verdict import NOTHING_TO_JUDGE, Usage, Verdict
 
 T = TypeVar("T")
-
-_UNNAMED = (MaskedSpan(kind="unnamed", start=0, end=0),)
-"""What is masked where a judge names no places."""
 
 
 def evolve(record: T, **changes: Any) -> T:
@@ -36,184 +31,8 @@ def evolve(record: T, **changes: Any) -> T:
     return twin
 
 
-class Piece(Frozen, extra="forbid"):
-    """A stretch of an answer that was judged by itself.
-
-    Args:
-        text: The stretch, with the white space before it.
-        verdict: What was said of it; None where it was dropped before, or was not to be judged.
-        released: Whether it went out.
-        at_s: Seconds from the question until it went out; None where it did not.
-    """
-
-    text: str
-    verdict: Verdict | None = None
-    released: bool = False
-    at_s: float | None = None
-
-
-class Attempt(Frozen, extra="forbid"):
-    """One generated answer and its verdict.
-
-    Args:
-        number: Number of the attempt, from 1.
-        answer: The draft, as returned by the generator.
-        steps: Messages between question and answer: tool calls and tool results.
-        evidence: Fields of a sample that the generator returned, for instance `retrieved_contexts`.
-        raw: The endpoint's own reply, where the generator is a direct client.
-        verdict: The judge's verdict; None where the judge was not asked or did not finish.
-        fault: What makes the answer unfit to be released; empty where nothing does.
-        usage: What generating consumed; the verdict holds what judging consumed.
-        latency_s: Seconds the generator took.
-        candidate: Number of the draft among those of its attempt, from 1; None where it is the only one.
-        unchosen: The other drafts of the attempt, in order; rejected drafts like any other.
-        review: What a reviewer asked to change; empty where no reviewer sent the answer back.
-        copied: What the draft copied in place of an answer of its own; None where it is one.
-        kept: What the generator said to keep its earlier answer, which this is; a step for the judge to see.
-        pieces: The stretches of it that this attempt wrote, where they were judged one by one.
-        is_estimated: Whether the tokens of generating are an estimate, as its stream was aborted.
-        mended: What is masked in it, by kind, with the places in the draft before it, which this is otherwise;
-            nothing was generated for it.
-        misfit: What is wrong with the arguments of its tool calls; empty where nothing is.
-        is_withheld: Whether it was refused where refused drafts are mended or blocked, and is never released.
-    """
-
-    _guesses_at: ClassVar[str] = "an attempt"
-
-    number: int = Field(ge=1)
-    answer: AIMessage
-    steps: tuple[AnyMessage, ...] = ()
-    evidence: dict[str, JsonValue] = Field(default_factory=dict)
-    raw: Annotated[dict[str, JsonValue] | None, SkipValidation] = None
-    verdict: Verdict | None = None
-    fault: str = ""
-    usage: Usage = Usage()
-    latency_s: float = Field(default=0.0, ge=0)
-    candidate: int | None = Field(default=None, ge=1)
-    unchosen: tuple[Attempt, ...] = ()
-    review: str = ""
-    copied: answers.Copied | None = None
-    kept: str = ""
-    pieces: tuple[Piece, ...] = ()
-    is_estimated: bool = False
-    mended: tuple[MaskedSpan, ...] = ()
-    misfit: str = ""
-    is_withheld: bool = False
-
-    @property
-    def text(self) -> str:
-        """Text of the draft; of a refusal without one, what the refusal says."""
-        text = str(self.answer.text)
-        return text if text.strip() else answers.text_of_answer(self.answer)
-
-    @property
-    def kind(self) -> answers.AnswerKind:
-        """The kind of the draft: text, a refusal, cut off, an echo, ..."""
-        if self.misfit:
-            return "invalid_tool_call"
-        return "mended" if self.mended else self.copied or self.own_kind
-
-    @cached_property
-    def own_kind(self) -> answers.AnswerKind:
-        """The kind of its answer alone, whatever it copies."""
-        return answers.kind_of_answer(self.answer)
-
-    @property
-    def is_cut_as_asked(self) -> bool:
-        """True if it was cut off at the length that the request allows, so that another would be, too."""
-        return self.kind == "cut" and self.answer.response_metadata.get(answers.CUT_AS_ASKED) is True
-
-    @property
-    def rating(self) -> int | None:
-        """Rating from 1 to 4, or None where there is none."""
-        return None if self.verdict is None else self.verdict.rating
-
-    @property
-    def score(self) -> float:
-        """Score from 0 to 1; one that has none is below all others, at -1."""
-        verdict = self.verdict
-        return -1.0 if verdict is None or verdict.score is None else verdict.score
-
-    @property
-    def wholeness(self) -> int:
-        """How much of an answer it has: 0 for nothing of use, 1 for a part that was cut off, else 2."""
-        return {"empty": 0, "invalid_tool_call": 0, "cut": 1}.get(self.kind, 2)
-
-    @property
-    def is_unfit(self) -> bool:
-        """True if it may not be released, also not as the best there is."""
-        return bool(self.fault) or self.copied == "echo" or self.is_withheld
-
-    @property
-    def feedback(self) -> str:
-        """The changes that a reviewer requests, or else the judge; empty where there is no feedback."""
-        return self.review or ("" if self.verdict is None else self.verdict.feedback)
-
-    @property
-    def tools(self) -> list[dict[str, Any]]:
-        """Tool calls of this attempt in order: `name`, `args`, and `result`, the text returned, or None."""
-        if not self.steps:
-            return []
-        results = {step.tool_call_id: str(step.text) for step in self.steps if isinstance(step, ToolMessage)}
-        return [
-            {"name": call["name"], "args": deepcopy(call["args"]), "result": results.get(call["id"] or "")}
-            for message in self.steps
-            if isinstance(message, AIMessage)
-            for call in message.tool_calls
-        ]
-
-    @property
-    def drafts(self) -> list[Attempt]:
-        """All drafts of the attempt by the number of their candidate, this one included."""
-        if not self.unchosen:
-            return [self]
-        return sorted((self, *self.unchosen), key=lambda draft: draft.candidate or 0)
-
-    def add_usages(self, usages: list[Usage]) -> None:
-        """Add what it consumed to a list: generating, judging, and the drafts that were not chosen."""
-        usages.append(self.usage)
-        if self.verdict is not None:
-            usages.append(self.verdict.usage)
-        for draft in self.unchosen:
-            draft.add_usages(usages)
-
-    def to_state(self) -> dict[str, Any]:
-        """Return the attempt as plain data and LangChain messages, for a checkpoint."""
-        names = ("raw", "candidate", "copied", "kept", "misfit", "is_withheld", "is_estimated")
-        rare = {
-            **{name: getattr(self, name) for name in names},
-            "unchosen": [draft.to_state() for draft in self.unchosen],
-            "mended": [span.model_dump() for span in self.mended],
-            "pieces": [piece.model_dump(mode="json") for piece in self.pieces],
-        }
-        plain = ("number", "answer", "evidence", "fault", "latency_s", "review")
-        return {
-            **{name: getattr(self, name) for name in plain},
-            "steps": list(self.steps),
-            "verdict": None if self.verdict is None else self.verdict.model_dump(mode="json"),
-            "usage": self.usage.model_dump(mode="json"),
-            **{name: value for name, value in rare.items() if value},
-        }
-
-
 _Ending = Literal["answer", "fallback", "raise", "interrupt", "nothing"]
 """How a finished refinement ends: an attempt's answer, the fallback, an error, a question to a human."""
-
-
-def best_attempt(attempts: Sequence[Attempt], policy: Policy) -> Attempt | None:
-    """Return the attempt with the highest score; None if none is rated and releasable.
-
-    One that reaches the policy's rating is better than any that does not. On a tie it is a whole answer rather
-    than one that was cut off, and one of these rather than an empty one; then the latest.
-    """
-
-    def rank(attempt: Attempt) -> tuple[bool, float, int]:
-        verdict = attempt.verdict
-        reaches = verdict is not None and policy.accepts(verdict)
-        return reaches, attempt.score, attempt.wholeness
-
-    rated = [attempt for attempt in attempts if attempt.rating is not None and not attempt.is_unfit]
-    return max(reversed(rated), key=rank) if len(rated) > 1 else next(iter(rated), None)
 
 
 StopReason = Literal[
@@ -426,22 +245,17 @@ class Refinement:
         A mended draft that does not pass is withheld whatever the reason, since it holds what was refused.
         """
         last = self.attempts[-1]
-        if verdict.judge == answers.LOOP:
+        if verdict.judge == LOOP:
             return self
-        action: OnRefusal = answers.action_on(verdict, self.policy)
+        action: OnRefusal = action_on(verdict, self.policy)
         is_accepted = verdict.reaches(self.policy.success_rating)
         if is_accepted or (not last.mended and (verdict.rating is None or action == "retry")):
             return self
         withheld = last.model_copy(update={"is_withheld": True})
         attempts = (*self.attempts[:-1], withheld)
         can_mend = action.startswith("mend") and not last.mended and last.copied is None and not last.fault
-        answer = answers.mended_answer(last.answer, verdict) if can_mend else None
-        if answer is None:
-            return evolve(self, attempts=attempts)
-        fields = {"number": last.number + 1, "answer": answer, "raw": None, "verdict": None, "kept": ""}
-        spent = {"usage": Usage(), "latency_s": 0.0, "mended": verdict.masked or _UNNAMED}
-        attempt_fields = {name: getattr(last, name) for name in Attempt.model_fields}
-        return evolve(self, attempts=(*attempts, Attempt.of_checked(**{**attempt_fields, **fields, **spent})))
+        mended = last.mend(verdict) if can_mend else None
+        return evolve(self, attempts=attempts if mended is None else (*attempts, mended))
 
     def judge_question(self, verdict: Verdict, *, now: float, generating: Usage | None = None) -> Self:
         """Record what the input judge says of the question, and stop if it refuses it, or fails to judge it.
@@ -491,7 +305,9 @@ class Refinement:
     def release(self, released: int | None, *, detail: str | None = None) -> Self:
         """Record which attempt's answer is released, with an optional new `detail`; the stop reason stays."""
         detail = self.detail if detail is None else detail
-        note = None if released is None else answers.NOTES.get(self.attempts[released - 1].kind)
+        attempt = None if released is None else self.attempts[released - 1]
+        is_plain = attempt is None or (attempt.own_kind == "text" and not attempt.misfit)
+        note = None if attempt is None or is_plain else NOTES.get(attempt.kind)
         return evolve(self, released=released, detail=f"{detail}; {note}" if detail and note else note or detail)
 
     def add_candidates(self, drafts: Sequence[Attempt], chosen: Attempt, *, usage: Usage, now: float) -> Self:
@@ -523,14 +339,10 @@ class Refinement:
             return "sample_rate: not one of the questions that are judged"
         if attempt.copied is not None or attempt.misfit:
             return None
-        if attempt.kind != "text":
-            reason = answers.reason_to_skip(
-                attempt.kind, attempt.answer, judge_refusals=self.policy.judge_refusals
-            )
-            if reason is not None:
-                return reason
-        if self.policy.skip is None:
-            return None
+        is_text = attempt.own_kind == "text"
+        reason = None if is_text else attempt.reason_to_skip(judge_refusals=self.policy.judge_refusals)
+        if reason is not None or self.policy.skip is None:
+            return reason
         answer_copy = attempt.answer.model_copy(deep=True)  # a user's function may change it
         return "skip: the policy's function" if self.policy.skip(answer_copy) else None
 
@@ -541,9 +353,10 @@ class Refinement:
         if verdict.unscored is not None:
             detail = withhold(verdict.detail, self.evidence)
             return "judge_failed", f"{verdict.unscored}: {detail}".rstrip(": ")
-        if self.policy.accepts(verdict) and self.attempts[-1].kind != "cut":
+        last = self.attempts[-1]
+        if self.policy.accepts(verdict) and (last.own_kind != "cut" or last.kind != "cut"):
             return "accepted", ""
-        if self.attempts[-1].is_withheld and answers.action_on(verdict, self.policy) in ("block", "mend_or_block"):
+        if last.is_withheld and action_on(verdict, self.policy) in ("block", "mend_or_block"):
             return "blocked", "a judge refused the answer, and its refusals are final"
         if self.is_last:
             return "max_attempts", ""
@@ -566,23 +379,21 @@ class Refinement:
         """True if no attempt follows the one recorded last, whatever its verdict."""
         if self.policy.shadow or len(self.attempts) >= self.max_attempts_now:
             return True
-        return bool(self.attempts) and self.attempts[-1].is_cut_as_asked
+        return bool(self.attempts) and self.attempts[-1].own_kind == "cut" and self.attempts[-1].is_cut_as_asked
 
     @property
     def rejection(self) -> Verdict | None:
         """The verdict on the last draft where no judge is needed: it is unfit, empty, cut off, or a copy."""
         last = self.attempts[-1]
-        if last.fault:
-            return answers.unfit_answer(last.fault)
-        if last.misfit:
-            return answers.misfit_answer(last.misfit)
-        if last.kind == "text":
+        if last.fault or last.misfit:
+            return last.own_rejection
+        if last.own_kind == "text" and last.copied is None and not last.mended:
             return None
         twin = self._twin_of(last)
         if twin is not None and twin.verdict is not None:
             return twin.verdict.model_copy(update={"usage": Usage(), "latency_s": 0.0})
-        fault = answers.fault_of(last.kind, last.answer, is_last=self.is_last)
-        return None if fault is None else answers.rejection_for(fault, language_of(self.question or last.text))
+        flaw = last.flaw(is_last=self.is_last)
+        return None if flaw is None else rejection_for(flaw, language_of(self.question or last.text))
 
     def _twin_of(self, draft: Attempt) -> Attempt | None:
         """Return an earlier draft that was judged, not accepted, and is the same; None where there is none.
@@ -591,25 +402,12 @@ class Refinement:
         Letters, commas and line breaks count, since they may be the very thing that had to change. An answer that
         was kept is judged once more, with the reason why.
         """
-        if draft.number == 1 or draft.fault or draft.copied == "echo" or draft.own_kind != "text":
+        if draft.number == 1 or draft.fault or draft.copied == "echo":
             return None
         parts = (draft.answer, draft.steps, draft.evidence, draft.kept, self.evidence, self.policy)
-        return self.memo.recall(
-            "twin", (*parts, *self.attempts[: draft.number - 1]), partial(self._find_twin, draft)
-        )
-
-    def _find_twin(self, draft: Attempt) -> Attempt | None:
-        text = _plain(draft.text)
-        for attempt in self.attempts[self.outdated : draft.number - 1]:
-            for other in attempt.drafts:
-                is_text = other.own_kind == "text" and not other.fault and other.copied != "echo"
-                is_text = is_text and bool(other.kept) >= bool(draft.kept)
-                verdict = other.verdict if is_text and _plain(other.text) == text else None
-                if verdict is None or verdict.rating is None or not _is_shown_alike(other, draft):
-                    continue
-                if not self.policy.accepts(verdict):
-                    return other
-        return None
+        before = self.attempts[: draft.number - 1]
+        find = partial(find_twin, draft, before[self.outdated :], self.policy)
+        return self.memo.recall("twin", (*parts, *before), find)
 
     @property
     def max_attempts_now(self) -> int:
@@ -744,7 +542,8 @@ class Refinement:
         if self.question_verdict is not None:
             usages.append(self.question_verdict.usage)
         for attempt in self.attempts:
-            attempt.add_usages(usages)
+            for draft in (attempt, *attempt.unchosen):
+                usages += [draft.usage] if draft.verdict is None else [draft.usage, draft.verdict.usage]
         return Usage.total(usages)
 
     @property
@@ -863,16 +662,6 @@ class Refinement:
         }
         stored_fields = {name: value for name, value in state.items() if name not in _STORED}
         return cls(policy=policy, **{**stored_fields, **values})
-
-
-def _plain(text: str) -> str:
-    """Return a text without what no reader sees: blanks at ends of lines, and ways to write one character."""
-    lines = unicodedata.normalize("NFC", text).strip().splitlines()
-    return "\n".join(map(str.rstrip, lines))
-
-
-def _is_shown_alike(one: Attempt, other: Attempt) -> bool:
-    return one.tools == other.tools and one.evidence == other.evidence
 
 
 def _unpriced_models(attempts: Sequence[Attempt]) -> Iterator[str]:

@@ -13,11 +13,11 @@ from enum import Enum
 
 from langchain_core.messages import AIMessage, AnyMessage
 
-from graphs.answers import kind_of_answer
-from graphs.generators import Delta, Draft
+from graphs.answers import Draft, Piece, kind_of_answer
+from graphs.generators import Delta
 from graphs.pieces import PieceSplitter, open_block
 from graphs.policy import Policy
-from graphs.refinement import Piece, Refinement, evolve
+from graphs.refinement import Refinement, evolve
 from judges.verdict import NOTHING_TO_JUDGE, Usage, Verdict
 
 

@@ -1,17 +1,20 @@
-"""Answers that are JSON by a schema: the check before the judge, and the reading of the released answer."""
+"""Answers and arguments of tools by a schema: the check before the judge, and the reading of what is released."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from itertools import takewhile
 from typing import Any
 
 from langchain_core.exceptions import OutputParserException
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, ToolCall, ToolMessage
 from langchain_core.runnables import Runnable, RunnableBinding, RunnableSequence, RunnableWithFallbacks
 from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.utils.function_calling import convert_to_json_schema
 from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic_core import to_json
 
 from judges import Cascade, Judge, as_judge
 from judges.errors import ConfigurationError, one_line, shortened
@@ -258,3 +261,199 @@ def _rebound(runnable: Any, change: _Change) -> Any | None:
             return None
         return runnable.model_copy(update={"runnable": models[0], "fallbacks": models[1:]})
     return None
+
+
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "object": (Mapping,),
+    "array": (list, tuple),
+    "string": (str,),
+    "boolean": (bool,),
+    "integer": (int,),
+    "number": (int, float),
+    "null": (type(None),),
+}
+
+
+_DEEPEST = 30
+
+
+_LONGEST = 200
+
+
+_UNTRUSTED = ("pattern", "patternProperties", "format")
+"""Keywords that are not checked: a schema may come with a request, and a pattern may take for ever."""
+
+
+def misfit_of(calls: Iterable[Mapping[str, Any]], schemas: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return what is wrong with tool calls, as feedback to whoever made them; empty where nothing is.
+
+    With the extra `jsonschema` that is whatever their schemas say; without it only types, required arguments,
+    listed values, and arguments that there are not.
+
+    Args:
+        calls: The calls, each with `name` and `args`.
+        schemas: JSON schemas of the arguments by the tool's name; calls of other tools are not checked.
+    """
+    faults = [
+        f"The call of the tool {call['name']} does not fit its schema: {fault}"
+        for call in calls
+        if isinstance(schema := schemas.get(call["name"]), Mapping)
+        for fault in _faults_in(call["args"], schema)
+    ]
+    return "\n".join(faults)
+
+
+def schemas_in(tools: object) -> dict[str, Mapping[str, Any]]:
+    """Return the schemas of arguments by the tool's name, in the form of any API that lists tools."""
+    schemas: dict[str, Mapping[str, Any]] = {}
+    for tool in tools if isinstance(tools, list | tuple) else ():
+        inner = tool.get("function", tool) if isinstance(tool, Mapping) else None
+        if isinstance(inner, Mapping) and isinstance(name := inner.get("name"), str):
+            schema = inner.get("parameters", inner.get("input_schema"))
+            if isinstance(schema, Mapping):
+                schemas[name] = schema
+    return schemas
+
+
+def _faults_in(arguments: object, schema: Mapping[str, Any]) -> list[str]:
+    validate = _validator_class()
+    if validate is None:
+        return list(_plain_faults(arguments, schema, "", _DEEPEST))[:_MOST_FAULTS]
+    try:
+        faults = sorted(validate(schema, arguments), key=lambda fault: list(map(str, fault.path)))
+    except Exception:  # noqa: BLE001 - a schema that cannot be read, or refers elsewhere, is not the model's fault
+        return []
+    return list(dict.fromkeys(fault for one in faults for fault in _instructions(one)))[:_MOST_FAULTS]
+
+
+def _instructions(fault: Any) -> Iterator[str]:
+    place = fault.json_path.removeprefix("$").removeprefix(".")
+    if fault.validator == "required":
+        yield from (_missing(key, place) for key in fault.validator_value if key not in fault.instance)
+    else:
+        yield f"{place or 'its arguments'}: {fault.message[:_LONGEST]}."
+
+
+def _missing(key: str, place: str) -> str:
+    return f"{f'{place}.' if place else ''}{key} is missing."
+
+
+@cache
+def _validator_class() -> Any:
+    """Return what yields the faults of a value by a schema; None without the extra.
+
+    Only references within a schema are followed: nothing is fetched.
+    """
+    try:
+        from jsonschema import Draft202012Validator  # noqa: PLC0415 - an extra, imported on demand
+        from jsonschema.validators import extend  # noqa: PLC0415
+        from referencing import Registry  # noqa: PLC0415 - comes with it
+    except ImportError:
+        return None
+    kind = extend(Draft202012Validator, dict.fromkeys(_UNTRUSTED, _ignore))  # type: ignore[no-untyped-call]
+    nothing = Registry()
+    return lambda schema, value: kind(dict(schema), registry=nothing).iter_errors(value)
+
+
+def _ignore(*_: object) -> Iterator[Any]:
+    yield from ()
+
+
+def _plain_faults(value: object, schema: Mapping[str, Any], place: str, depth: int) -> Iterator[str]:
+    """Yield what is wrong by the plainest keywords; a schema that is put together of others is not read."""
+    if depth == 0 or not isinstance(schema, Mapping):
+        return
+    kinds = schema.get("type")
+    names = [kinds] if isinstance(kinds, str) else kinds if isinstance(kinds, list) else []
+    if names and not any(_is_of(value, name) for name in names):
+        yield f"{place or 'its arguments'} must be of type {' or '.join(map(str, names))}."
+        return
+    listed = schema.get("enum")
+    if isinstance(listed, list) and value not in listed:
+        yield f"{place or 'its arguments'} must be one of {', '.join(map(repr, listed))[:_LONGEST]}."
+    if isinstance(value, Mapping):
+        yield from _faults_of_object(value, schema, place, depth)
+    if isinstance(value, list) and isinstance(items := schema.get("items"), Mapping):
+        for number, item in enumerate(value):
+            yield from _plain_faults(item, items, f"{place}[{number}]", depth - 1)
+
+
+def _faults_of_object(
+    value: Mapping[str, Any], schema: Mapping[str, Any], place: str, depth: int
+) -> Iterator[str]:
+    required, properties = schema.get("required"), schema.get("properties")
+    properties = properties if isinstance(properties, Mapping) else {}
+    for key in required if isinstance(required, list) else ():
+        if key not in value:
+            yield _missing(str(key), place)
+    for key, part in value.items():
+        inner = f"{place}.{key}" if place else str(key)
+        if isinstance(properties.get(key), Mapping):
+            yield from _plain_faults(part, properties[key], inner, depth - 1)
+        elif schema.get("additionalProperties") is False and key not in properties:
+            yield f"{inner} is no argument of it."
+
+
+def _is_of(value: object, name: object) -> bool:
+    kinds: Sequence[type] = _TYPES.get(name, (object,)) if isinstance(name, str) else (object,)
+    if isinstance(value, bool) and name in ("integer", "number"):
+        return False
+    is_whole = name == "integer" and isinstance(value, float) and value.is_integer()
+    return is_whole or isinstance(value, tuple(kinds))
+
+
+def with_answer_last(messages: Sequence[Any], structured_response: object) -> list[Any]:
+    """Return an agent's new messages so that they end with its structured answer, as JSON text without a call.
+
+    Args:
+        messages: The messages. Where they do not end with the result of a call that stands for such an answer
+            (`response_format=ToolStrategy(...)`), they are returned as they are.
+        structured_response: The answer as the agent's state has it, where it may be one of an earlier turn; None
+            where it has none.
+    """
+    index, results = _last_calls(messages)
+    if structured_response is None or index is None or not results:
+        return list(messages)
+    called = {result.tool_call_id for result in results}
+    calls = [call for call in messages[index].tool_calls if call["id"] in called]
+    if not any(_stands_for(call, structured_response) for call in calls):
+        return list(messages)
+    text = to_json(structured_response, fallback=str).decode()
+    answer = messages[index].model_copy(update={"content": text, "tool_calls": []})
+    return [*messages[:index], answer]
+
+
+def _last_calls(messages: Sequence[Any]) -> tuple[int | None, list[ToolMessage]]:
+    """Return the place of the message before the results of tools that messages end with, and the results."""
+    ending = takewhile(lambda message: isinstance(message, ToolMessage), reversed(messages))
+    results: list[ToolMessage] = list(ending)[::-1]
+    index = len(messages) - len(results) - 1
+    return (index if index >= 0 and isinstance(messages[index], AIMessage) else None), results
+
+
+def _stands_for(call: ToolCall, answer: object) -> bool:
+    """Check whether a call has a structured answer for its arguments, as far as its name or its fields say so."""
+    names = answer if isinstance(answer, Mapping) else getattr(answer, "__dict__", {})
+    has_its_fields = bool(call["args"]) and call["args"].keys() <= names.keys()
+    return call["name"] == type(answer).__name__ or has_its_fields or call["args"] == answer
+
+
+def tool_result_in(messages: Sequence[Any]) -> tuple[AIMessage, str] | None:
+    """Return what tools returned as an answer, and the errors among it, where messages end with it; else None."""
+    index, results = _last_calls(messages)
+    if index is None or not results:
+        return None
+    called = {call["id"] for call in messages[index].tool_calls}
+    if any(result.tool_call_id not in called for result in results):
+        return None
+    errors = "\n".join(str(result.text) for result in results if result.status == "error")
+    contents: list[Any] = [result.content for result in results]
+    if len(contents) == 1:
+        return AIMessage(contents[0]), errors
+    if all(isinstance(content, str) for content in contents):
+        return AIMessage("\n\n".join(contents)), errors
+    return AIMessage([part for content in contents for part in _parts(content)]), errors
+
+
+def _parts(content: str | list[Any]) -> list[Any]:
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content

@@ -16,8 +16,10 @@ import weakref
 from collections.abc import AsyncIterator, Callable, Generator, Hashable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
+from uuid import uuid4
 from weakref import WeakValueDictionary
 
 from langchain_core.messages import AIMessage, AnyMessage, RemoveMessage
@@ -25,7 +27,6 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, Interrupt, StateSnapshot
-from pydantic import JsonValue
 
 from graphs import langgraph_private
 from graphs.outcome import ConcurrentTurn, InputError, ReviewPending
@@ -44,11 +45,30 @@ _NOT_AWAITED = (
     "no decision is awaited on this thread: it was made already, a new message took its place, or there never was "
     "a question"
 )
-_CLAIM = "refine_decision"
-"""Task and channel under which the claim of a review is stored."""
 
 _CLOSING_S = 5.0
 """Longest wait in seconds for a stream that was left before its end, and that its event loop closes soon."""
+
+
+@dataclass
+class CarriedDecision:
+    """A decision that a run carries to the step that awaits it.
+
+    Args:
+        id: What tells it from every other.
+        reached_a_step: Whether a step ran at all: none does where the thread was ended by somebody else meanwhile.
+        error: What to raise once the run is stored.
+    """
+
+    id: str = field(default_factory=lambda: uuid4().hex)
+    reached_a_step: bool = False
+    error: Exception | None = None
+
+    @staticmethod
+    def of(config: RunnableConfig) -> CarriedDecision | None:
+        """Return the decision that a run carries; None where it carries none, or goes on after a crash."""
+        decision: CarriedDecision | None = langgraph_private.carried(config, langgraph_private.DECISION)
+        return decision
 
 
 class _PlaceOnThread:
@@ -182,66 +202,12 @@ def check_decision(
         raise InputError(_NOT_AWAITED)
 
 
-def read_claim(config: RunnableConfig) -> JsonValue:
-    """Return the decision that another run claimed the open review for, and did not live to carry out; or None.
-
-    A run that carries a decision of its own gets None: whose decision counts is seen when it claims the review.
-    """
-    position = _unclaimed(config)
-    return None if position is None else _claim_in(position.checkpointer.get_tuple(position.own)).get("decision")
-
-
-async def aread_claim(config: RunnableConfig) -> JsonValue:
-    """Return the claimed decision without blocking; otherwise as `read_claim`."""
-    position = _unclaimed(config)
-    if position is None:
-        return None
-    return _claim_in(await position.checkpointer.aget_tuple(position.own)).get("decision")
-
-
 def _is_interrupt_id(key: object) -> bool:
     """Check whether a key of a resume value has the form of an interrupt's id, as LangGraph does."""
     return isinstance(key, str) and re.fullmatch("[0-9a-f]{32}", key) is not None
 
 
-def claim_decision(config: RunnableConfig, content: JsonValue) -> None:
-    """Claim the open review for the decision that this run carries: of all processes, the first one gets it.
-
-    The claim is stored with the checkpoint that waits, as a task's write, of which a checkpointer keeps the first.
-    It holds the decision, so that another run can carry it out where this one is killed in the midst of it.
-
-    Raises:
-        InputError: If another decision was first.
-    """
-    position, decision = langgraph_private.checkpoint_of(config), langgraph_private.decision_of(config)
-    if position is not None and decision is not None:
-        position.checkpointer.put_writes(position.own, _claim(decision, content), _CLAIM)
-        _refuse_second(position.checkpointer.get_tuple(position.own), decision.id)
-
-
-async def aclaim_decision(config: RunnableConfig, content: JsonValue) -> None:
-    """Claim the open review without blocking; otherwise as `claim_decision`."""
-    position, decision = langgraph_private.checkpoint_of(config), langgraph_private.decision_of(config)
-    if position is not None and decision is not None:
-        await position.checkpointer.aput_writes(position.own, _claim(decision, content), _CLAIM)
-        _refuse_second(await position.checkpointer.aget_tuple(position.own), decision.id)
-
-
-def _unclaimed(config: RunnableConfig) -> langgraph_private.Position | None:
-    return None if langgraph_private.decision_of(config) is not None else langgraph_private.checkpoint_of(config)
-
-
-def _claim(decision: langgraph_private.Decision, content: JsonValue) -> list[tuple[str, JsonValue]]:
-    return [(_CLAIM, {"id": decision.id, "decision": content})]
-
-
-def _claim_in(waiting: CheckpointTuple | None) -> dict[str, JsonValue]:
-    """Return the claim that is stored with a checkpoint; empty where there is none."""
-    writes = (waiting.pending_writes or []) if waiting is not None else []
-    return next((value for task, _, value in writes if task == _CLAIM and isinstance(value, dict)), {})
-
-
-def check_reached(command: Command[Any], decision: langgraph_private.Decision) -> None:
+def check_reached(command: Command[Any], decision: CarriedDecision) -> None:
     """Check that a decision came to a step: if none ran, somebody else decided while this one was on its way.
 
     Raises:
@@ -252,14 +218,6 @@ def check_reached(command: Command[Any], decision: langgraph_private.Decision) -
         raise InputError(_NOT_AWAITED)
     if decision.error is not None:
         raise decision.error
-
-
-def _refuse_second(waiting: CheckpointTuple | None, claim: str) -> None:
-    if _claim_in(waiting).get("id", claim) != claim:
-        raise InputError(
-            "no decision is awaited on this thread: another one was first; if its process was ended before it was "
-            "carried out, resume with None to do so"
-        )
 
 
 def check_current(config: RunnableConfig) -> None:

@@ -20,13 +20,13 @@ from langgraph.types import Command, Durability
 from graphs import Bounds, Outcome, Overrides, Policy, graph, langchain_private, langgraph_private, outcome_of
 from graphs.augment import added_messages
 from graphs.certificate import subject_of
-from graphs.drivers import Flow, RunContext, adrive, drive
+from graphs.drivers import Flow, RunContext, adrive, drive, handing_on
+from graphs.ending import rejection
 from graphs.generators import GeneratorLike
 from graphs.loop import Loop, arun, run
 from graphs.policy import PolicySettings, fail_closed, policy_of
 from graphs.questions import InputMode
 from graphs.refinement import Refinement
-from graphs.review import rejection
 from graphs.turns import ConcurrentTurns, OnNewQuestion
 from judges import ConfigurationError, load
 from judges.certificate import Subject
@@ -388,7 +388,7 @@ class SelfRefine(_NamesItsParts, SharedByCopies, AnswersQuestions):
     def _run(self, graph_input: Any, config: RunnableConfig) -> Outcome:
         try:
             if self._needs_graph(graph_input, config):
-                graph_config = langgraph_private.with_records(langgraph_private.muted_config_with_progress(config))
+                graph_config = handing_on(langgraph_private.muted_config_with_progress(config))
                 with langchain_private.use_config(graph_config):
                     state = self.graph.invoke(
                         graph_input, graph_config, output_keys=_OUTPUT, **self._saving(config)
@@ -413,7 +413,7 @@ class SelfRefine(_NamesItsParts, SharedByCopies, AnswersQuestions):
     async def _arun(self, graph_input: Any, config: RunnableConfig) -> Outcome:
         try:
             if self._needs_graph(graph_input, config):
-                graph_config = langgraph_private.with_records(langgraph_private.muted_config_with_progress(config))
+                graph_config = handing_on(langgraph_private.muted_config_with_progress(config))
                 with langchain_private.use_config(graph_config):
                     state = await self.graph.ainvoke(
                         graph_input, graph_config, output_keys=_OUTPUT, **self._saving(config)
@@ -446,7 +446,7 @@ class SelfRefine(_NamesItsParts, SharedByCopies, AnswersQuestions):
         """
         overrides = Overrides.read(context)
         self._loop.check_overrides(overrides)
-        return langgraph_private.with_overrides(config, overrides)
+        return langgraph_private.carry(config, langgraph_private.OVERRIDES, overrides)
 
     def _needs_graph(self, graph_input: Any, config: RunnableConfig) -> bool:
         """Check whether there is anything to checkpoint or resume; if not, the steps run without the graph."""

@@ -70,7 +70,7 @@ def stream_pieces(
 
     def work() -> None:
         try:
-            ended.append(answer(langgraph_private.with_outlet(config, outlet)))
+            ended.append(answer(langgraph_private.carry(config, langgraph_private.OUTLET, outlet)))
         except BaseException as error:  # noqa: BLE001 - raised where the stream is read
             ended.append(error)
         pieces.put(None)
@@ -94,7 +94,9 @@ async def astream_pieces(
 ) -> AsyncIterator[AIMessageChunk]:
     """Yield the pieces of an answer without blocking; what is going on ends with the stream."""
     pieces: asyncio.Queue[_Piece | None] = asyncio.Queue()
-    answering = asyncio.ensure_future(answer(langgraph_private.with_outlet(config, _Outlet(pieces.put_nowait))))
+    answering = asyncio.ensure_future(
+        answer(langgraph_private.carry(config, langgraph_private.OUTLET, _Outlet(pieces.put_nowait)))
+    )
     answering.add_done_callback(lambda _: pieces.put_nowait(None))
     sent = []
     try:

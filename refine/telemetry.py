@@ -16,8 +16,8 @@ import structlog
 from langgraph.errors import GraphBubbleUp
 
 from graphs import Outcome, outcome_of
+from graphs.answers import Draft
 from graphs.drivers import Watcher, watcher
-from graphs.generators import Draft
 from graphs.redaction import withhold
 from judges import Sample, Verdict
 from judges.requests import Deliberates

@@ -24,10 +24,10 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.errors import GraphBubbleUp
 
 from graphs import Bounds, Outcome, Policy, Refinement, langchain_private
-from graphs.answers import CALL_AS_TEXT, misfit_of, schemas_in, unread_call
+from graphs.answers import CALL_AS_TEXT, Draft, unread_call
 from graphs.augment import copy_messages
 from graphs.drivers import Node, Transition
-from graphs.generators import Delta, Draft, DraftRequest, OnDelta, PerRequest
+from graphs.generators import Delta, DraftRequest, OnDelta, PerRequest
 from graphs.generators import delta_in as delta_of_chunk
 from graphs.graph import build_loop
 from graphs.loop import Loop
@@ -36,6 +36,7 @@ from graphs.policy import Override
 from graphs.policy import policy_of as checked_policy
 from graphs.questions import InputJudging
 from graphs.refinement import StopReason
+from graphs.structure import misfit_of, schemas_in
 from judges import ConfigurationError
 from judges.errors import shortened
 from judges.models.providers.langchain import chat_model, usage_of

@@ -30,6 +30,7 @@ from graphs import (
     withhold,
 )
 from graphs.answers import media_in
+from graphs.langgraph_private import OUTLET
 from graphs.piece_loop import Outlet
 from judges.errors import BadSample
 from judges.verdict import Usage
@@ -205,7 +206,7 @@ async def _answer(question: GuardedRequest) -> GuardReply:
         raise ApiError(400, str(error), code="invalid", param="refine") from error
     with trace_question(guard.name, texts=loop.policy.log_texts) as on_outcome:
         try:
-            config = None if question.outlet is None else langgraph_private.with_outlet(None, question.outlet)
+            config = None if question.outlet is None else langgraph_private.carry(None, OUTLET, question.outlet)
             outcome = await arun(loop, {"messages": conversation}, config, begun=refinement)
             if request.skip_reason:
                 outcome = outcome.model_copy(update={"detail": request.skip_reason})

@@ -13,8 +13,9 @@ from urllib.parse import urlsplit
 from pydantic import SecretStr
 
 from graphs import Bounds, Loop, PerRequest, Policy, check_certificate
-from graphs.graph import input_judging, judges_of_pieces, may_release_pieces
+from graphs.graph import input_judging
 from graphs.piece_loop import PieceLoop, whole_judge
+from graphs.pieces import judges_of_pieces, may_release_pieces
 from graphs.questions import InputJudging
 from judges import OpenAICompatible, known_prices
 from judges.catalogue.names import JudgeSpec, is_judges_file, one_judge
@@ -163,7 +164,7 @@ def _loop(
     questions: InputJudging | None,
 ) -> Loop:
     if may_release_pieces(policy, bounds, piece_judge, questions) and not policy.held_back:
-        parts = judges_of_pieces(None, judge, piece_judge)
+        parts = judges_of_pieces(judge, piece_judge)
         connect_models(parts["piece_judge"])
         return PieceLoop(PerRequest(), judge, policy, name=name, bounds=bounds, **parts)
     whole = whole_judge(judge, piece_judge)

@@ -22,8 +22,9 @@ from pydantic import SecretStr
 from yarl import URL
 
 from graphs import Draft, RefineError
-from graphs.answers import CALL_AS_TEXT, CUT_AS_ASKED, misfit_of, schemas_in
+from graphs.answers import CALL_AS_TEXT, CUT_AS_ASKED
 from graphs.generators import Delta, DraftRequest, OnDelta
+from graphs.structure import misfit_of, schemas_in
 from judges.errors import AskFailed, ConfigurationError, one_line
 from judges.models.providers.direct_post import DirectPost
 from judges.models.providers.http import checked_address, with_trace

@@ -11,8 +11,8 @@ from typing import Any
 from langchain_core.messages import AnyMessage
 
 from graphs import Attempt, Outcome, Policy
+from graphs.answers import best_attempt
 from graphs.outcome import sample_of
-from graphs.refinement import best_attempt
 from judges import Judge, Sample
 from judges.offline.run.journal import Journal, is_failure
 from judges.offline.run.source import digest_of, row_json
@@ -163,10 +163,10 @@ class StoredRow:
     def consumed(self, arm: str) -> Usage:
         """Return what an arm that ended consumed, the answers that it shares with others included."""
         record = self.ended(arm)
-        usages: list[Usage] = []
-        for attempt in () if record is None else self._attempts(record):
-            attempt.add_usages(usages)
-        return Usage.total(usages)
+        attempts = () if record is None else self._attempts(record)
+        drafts = [draft for attempt in attempts for draft in (attempt, *attempt.unchosen)]
+        judged = [draft.verdict.usage for draft in drafts if draft.verdict is not None]
+        return Usage.total([*(draft.usage for draft in drafts), *judged])
 
     def samples(self) -> Iterator[Sample]:
         """Yield all answers of the arms that ended, with their question; equal ones as often as they came."""

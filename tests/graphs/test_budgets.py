@@ -132,22 +132,13 @@ def test_a_budget_is_kept(ledger: Ledger, limits: dict[str, Any]) -> None:
     check_the_ending(limits, outcome)
 
 
-@given(ledgers(), budgets)
-@settings(UNHURRIED, max_examples=60)
-def test_a_budget_is_kept_by_a_panel(ledger: Ledger, limits: dict[str, Any]) -> None:
-    """Members of a panel share the budget; calls they make at once are in flight together."""
+@given(ledgers(), budgets, st.booleans())
+@settings(UNHURRIED, max_examples=80)
+async def test_a_budget_is_kept_by_a_panel(ledger: Ledger, limits: dict[str, Any], blocking: bool) -> None:  # noqa: FBT001
+    """Members of a panel share the budget, sync and async; calls they make at once are in flight together."""
     panel = Panel([ledger.judge(), ledger.judge()], quorum=1)
-    outcome = SelfRefine(ledger.generator(), panel, **with_defaults(limits)).refine("what?")
-    check_the_limits(ledger, limits, outcome, in_flight=2)
-    check_the_ending(limits, outcome)
-
-
-@given(ledgers(), budgets)
-@settings(UNHURRIED, max_examples=60)
-async def test_a_budget_is_kept_without_blocking(ledger: Ledger, limits: dict[str, Any]) -> None:
-    """The same through `arefine`, with a panel."""
-    panel = Panel([ledger.judge(), ledger.judge()], quorum=1)
-    outcome = await SelfRefine(ledger.generator(), panel, **with_defaults(limits)).arefine("what?")
+    refiner = SelfRefine(ledger.generator(), panel, **with_defaults(limits))
+    outcome = refiner.refine("what?") if blocking else await refiner.arefine("what?")
     check_the_limits(ledger, limits, outcome, in_flight=2)
     check_the_ending(limits, outcome)
 

@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage
 from structlog.testing import capture_logs
 
 from graphs import Policy, self_refine
-from graphs.augment import own_texts
+from graphs.augment import _own_texts
 from judges.testing import ScriptedJudge, ScriptedModel
 from refine import Outcome, SelfRefine
 from refine.middleware import SelfRefineMiddleware
@@ -28,7 +28,7 @@ def retried(feedback: str, draft: str, *, question: str = "what?", **settings: A
 
 def own_sentences() -> list[str]:
     """List every sentence that the loop says in any form and language."""
-    lines = [line for text in own_texts() for line in text.splitlines()]
+    lines = [line for text in _own_texts() for line in text.splitlines()]
     sentences = [one.strip() for line in lines for one in re.split(r"(?<=[.。])\s*", line)]
     return [one for one in sentences if one and not one.startswith("<")]
 

@@ -28,15 +28,10 @@ def loop(**settings: Any) -> CompiledStateGraph[Any, Any, Any, Any]:
     return self_refine(ScriptedModel(["one", "two"]), ScriptedJudge([(1, "again"), (4, "")]), **settings)
 
 
-def test_the_picture_shows_all_steps() -> None:
-    """The mermaid picture names begin, generate, judge, augment and finish."""
-    picture = loop().get_graph().draw_mermaid()
-    for step in ("begin", "generate", "judge", "augment", "finish"):
-        assert re.search(rf"\b{step}\b", picture), step
-
-
 def test_the_picture_shows_the_ways() -> None:
-    """The picture shows the way back from the judge, over augment, and both ways to the end."""
+    """The picture names all steps: the way back from the judge, over augment, and both ways to the end."""
+    picture = loop().get_graph().draw_mermaid()
+    assert all(re.search(rf"\b{step}\b", picture) for step in ("begin", "generate", "judge", "augment", "finish"))
     ways = {
         (edge.source, edge.target, "" if edge.data is None else str(edge.data).strip())
         for edge in loop().get_graph().edges
@@ -71,16 +66,12 @@ def test_the_schemas_tell_what_goes_in_and_out() -> None:
     assert set(graph.get_output_jsonschema()["properties"]) == {"messages", "refine"}
 
 
-def test_the_summary_is_that_of_the_answer() -> None:
-    """The summary in the state is the one in the answer's metadata."""
-    state = loop().invoke(ASKED)
-    assert state["refine"] == state["messages"][-1].response_metadata["refine"]
-    assert (state["refine"]["passed"], state["refine"]["stop_reason"]) == (True, "accepted")
-
-
 def test_metadata_of_the_draft_is_kept() -> None:
-    """What the provider said about the answer stays next to the summary."""
-    answer = loop().invoke(ASKED)["messages"][-1]
+    """What the provider said about the answer stays next to the summary, which is that of the state."""
+    state = loop().invoke(ASKED)
+    answer = state["messages"][-1]
+    assert state["refine"] == answer.response_metadata["refine"]
+    assert (state["refine"]["passed"], state["refine"]["stop_reason"]) == (True, "accepted")
     assert answer.response_metadata["model_name"] == "scripted"
     assert answer.usage_metadata is not None
 
@@ -135,22 +126,18 @@ def test_evidence_that_cannot_be_read_is_refused() -> None:
 
 
 @pytest.mark.parametrize("given", [{"messages": []}, {"evidence": {"reference": "truth"}}])
-def test_a_question_without_messages_is_refused(given: dict[str, Any]) -> None:
-    """Without messages there is nothing to answer, and the error says what to give."""
+async def test_a_question_without_messages_is_refused(given: dict[str, Any]) -> None:
+    """Without messages there is nothing to answer, and the error says what to give, sync and async."""
     with pytest.raises(InputError, match="no messages to answer; give at least one"):
         loop().invoke(given)
+    with pytest.raises(InputError, match="no messages to answer; give at least one"):
+        await loop().ainvoke(given)
 
 
 def test_a_conversation_that_ends_with_an_answer_is_refused() -> None:
     """A conversation that ends with the assistant has no question left."""
     with pytest.raises(InputError, match="the last message is an answer already"):
         loop().invoke({"messages": [("user", "what?"), ("ai", "that")]})
-
-
-async def test_bad_input_is_refused_async() -> None:
-    """The same without blocking."""
-    with pytest.raises(InputError, match="no messages"):
-        await loop().ainvoke({"messages": []})
 
 
 def test_a_second_turn_without_a_message_is_refused() -> None:

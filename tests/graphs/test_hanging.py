@@ -12,35 +12,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from judges.testing import ScriptedJudge, ScriptedModel
+from judges.testing import ScriptedJudge
 from refine import SelfRefine
-from tests.kit import Hang
 
 DEADLINE_S = 0.2
-
-
-def test_a_hanging_generator_does_not_hold_up_the_end_of_the_loop(hang: Hang) -> None:
-    """`asyncio.run` returns although the function still hangs."""
-
-    def generate(_: object) -> str:
-        hang.wait()
-        return "late"
-
-    refiner = SelfRefine(generate, ScriptedJudge([4]), deadline_s=DEADLINE_S)
-    outcome = asyncio.run(refiner.arefine("what?"))
-    assert (outcome.stop_reason, outcome.answer) == ("deadline", None)
-
-
-def test_a_hanging_judge_does_not_hold_up_the_end_of_the_loop(hang: Hang) -> None:
-    """The draft is returned flagged, and `asyncio.run` returns although the function still hangs."""
-
-    def judge(answer: str) -> int:
-        hang.wait()
-        return len(answer)
-
-    refiner = SelfRefine(ScriptedModel(["draft"]), judge, deadline_s=DEADLINE_S)
-    outcome = asyncio.run(refiner.arefine("what?"))
-    assert (outcome.stop_reason, outcome.passed) == ("deadline", False)
 
 
 def test_a_function_within_the_deadline_is_heard() -> None:

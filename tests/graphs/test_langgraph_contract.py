@@ -933,9 +933,9 @@ def test_a_node_knows_the_context_of_the_run() -> None:
 def test_what_we_put_into_a_config_is_not_stored() -> None:
     """Keys that begin with two underscores reach the nodes, but not the metadata of a checkpoint."""
     saver, seen = InMemorySaver(), list[RunnableConfig]()
-    config = langgraph_private.with_overrides(THREAD, MARK)
+    config = langgraph_private.carry(THREAD, langgraph_private.OVERRIDES, MARK)
     chain(configs(seen), checkpointer=saver).invoke(ASKED, config)
-    assert [langgraph_private.overrides_of(config) for config in seen] == [MARK]
+    assert [langgraph_private.carried(config, langgraph_private.OVERRIDES) for config in seen] == [MARK]
     assert MARK not in repr(list(saver.list(THREAD)))
 
 

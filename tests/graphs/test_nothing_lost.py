@@ -50,8 +50,10 @@ def raising(_: object) -> Any:
     raise ZeroDivisionError
 
 
-@pytest.mark.parametrize("way", ["refine", "arefine", "graph", "checkpointer"])
-@pytest.mark.parametrize("odd", ODD)
+@pytest.mark.parametrize(
+    ("odd", "way"),
+    [*((odd, "refine") for odd in ODD), *(("nothing", way) for way in ("arefine", "graph", "checkpointer"))],
+)
 def test_a_judged_draft_is_released_where_a_later_one_is_odd(odd: str, way: str) -> None:
     """As where the generator fails: the best of what was judged goes out, and the outcome says why it ended."""
     generate = after_a_draft(ODD[odd])
@@ -96,8 +98,10 @@ FUNCTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("kind", FUNCTIONS)
+@pytest.mark.parametrize(
+    ("kind", "way"),
+    [*((kind, "refine") for kind in FUNCTIONS), *(("augment raises", way) for way in WAYS if way != "refine")],
+)
 def test_what_ends_a_turn_has_the_record_of_it(kind: str, way: str, tmp_path: Path) -> None:
     """A function of the policy that raises comes through as it is, with the attempts, which are on record, too."""
     file = tmp_path / "attempts.jsonl"

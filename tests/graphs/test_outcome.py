@@ -39,31 +39,21 @@ def test_it_sums_up() -> None:
 
 
 def test_a_refinement_that_waits_is_interrupted() -> None:
-    """One that is not done has no reason of its own yet, and its time runs on."""
+    """One that is not done has no reason of its own yet, and its time runs on, but never below zero."""
     interrupted = Outcome.of(Refinement(policy=Policy(), started_at=10.0), ASKED, None, now=12.0)
     assert (interrupted.stop_reason, interrupted.passed, interrupted.latency_s) == ("interrupted", False, 2.0)
-
-
-def test_a_clock_set_back_gives_no_negative_time() -> None:
-    """The latency is never below zero."""
     assert Outcome.of(Refinement(policy=Policy(), started_at=10.0), ASKED, None, now=9.0).latency_s == 0
 
 
 def test_each_attempt_is_a_sample() -> None:
-    """Samples hold question, draft, steps and evidence of their attempt."""
+    """Samples hold question, draft, steps and evidence of their attempt, and what became of it."""
     first, second = outcome(evidence={"reference": "truth"}).samples()
     assert (first.user_input, first.response, first.reference) == ("what?", "bad", "truth")
     assert (first.trajectory, first.retrieved_contexts) == ((), None)
     assert (second.response, second.reference, second.retrieved_contexts) == ("good", "truth", ("text",))
     assert [one.role for one in second.trajectory] == ["assistant", "tool"]
-
-
-def test_a_sample_tells_what_became_of_it() -> None:
-    """Number and rating stand in the metadata of each, the reason in that of the last."""
-    assert [one.metadata for one in outcome().samples()] == [
-        {"attempt": 1, "rating": 1},
-        {"attempt": 2, "rating": 4, "stop_reason": "accepted"},
-    ]
+    assert first.metadata == {"attempt": 1, "rating": 1}
+    assert second.metadata == {"attempt": 2, "rating": 4, "stop_reason": "accepted"}
 
 
 def test_a_samples_own_metadata_is_kept() -> None:
@@ -100,15 +90,10 @@ def test_the_questions_evidence_comes_before_the_attempts() -> None:
     assert sample_of(ASKED, attempt, {"reference": "truth"}).retrieved_contexts == ("found",)
 
 
-def test_the_summary_is_json() -> None:
-    """The summary goes into a message's metadata, so it is plain data."""
+def test_the_summary_tells_figures_of_all_and_words_of_the_released() -> None:
+    """Plain data: of refused drafts there are figures alone; rating and rationale are those of the answer."""
     summary = outcome().summary()
     assert json.loads(json.dumps(summary)) == summary
-
-
-def test_the_summary_tells_figures_of_all_and_words_of_the_released() -> None:
-    """Of refused drafts there are figures alone; rating and rationale are those of the answer."""
-    summary = outcome().summary()
     assert (summary["rating"], summary["rationale"]) == (4, "truth it is")
     assert [(one["number"], one["rating"], one["unscored"]) for one in summary["attempts"]] == [
         (1, 1, None),

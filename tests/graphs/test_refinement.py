@@ -13,7 +13,6 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMes
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from graphs import Attempt, Policy, Refinement
-from graphs.answers import _empty_answer
 from graphs.augment import added_messages
 from graphs.policy import AugmenterName
 from graphs.refinement import StopReason
@@ -79,20 +78,16 @@ def of(ratings: Sequence[int | None], reason: StopReason | None = None, **settin
     return Refinement(policy=Policy(**settings), attempts=tuple(attempts), stop_reason=reason)
 
 
-@given(policies(), st.lists(verdicts, min_size=8, max_size=8))
-@UNHURRIED
-def test_there_are_never_more_attempts_than_allowed(policy: Policy, said: list[Verdict]) -> None:
-    """Whatever the verdicts, it ends by itself, after at most `max_attempts` drafts."""
-    last = stages(policy, said)[-1]
-    assert last.done
-    assert 1 <= len(last.attempts) <= policy.max_attempts
+def it_ends_by_itself(made: Sequence[Refinement]) -> None:
+    """Whatever the verdicts, after at most `max_attempts` drafts; no stage before the last one is done."""
+    assert [one.done for one in made] == [False] * (len(made) - 1) + [True]
+    assert [len(one.attempts) for one in made] == sorted(len(one.attempts) for one in made)
+    assert 1 <= len(made[-1].attempts) <= made[-1].policy.max_attempts
 
 
-@given(policies(), st.lists(verdicts, min_size=8, max_size=8))
-@UNHURRIED
-def test_done_is_final(policy: Policy, said: list[Verdict]) -> None:
+def done_is_final(made: Sequence[Refinement]) -> None:
     """A refinement that is done takes no further event, of any kind."""
-    last = stages(policy, said)[-1]
+    last = made[-1]
     events: list[Callable[[], Refinement]] = [
         lambda: last.add_draft(AIMessage("one more")),
         lambda: last.add_verdict(Verdict.rated(4), now=NOW),
@@ -104,13 +99,80 @@ def test_done_is_final(policy: Policy, said: list[Verdict]) -> None:
             event()
 
 
-@given(policies(), st.lists(verdicts, min_size=8, max_size=8))
+def best_is_one_of_those_rated(made: Sequence[Refinement]) -> None:
+    """Best is never unscored, nobody's score is above it among those that pass as it does, or there is none."""
+    last = made[-1]
+    scored = [one for one in last.attempts if one.rating is not None]
+    if last.best is None:
+        assert not scored
+        return
+    assert last.best in scored
+    assert last.best.verdict is not None
+    if not last.best.verdict.reaches(last.policy.success_rating):
+        assert (last.best.verdict.score or 0) == max(
+            (one.verdict.score or 0) for one in scored if one.verdict is not None
+        )
+
+
+def prompts_begin_with_the_conversation(made: Sequence[Refinement]) -> None:
+    """The first prompt is the very messages of the conversation, and each later one begins with them."""
+    assert len(made[0].prompt(CONVERSATION)) == len(CONVERSATION)
+    for one in made:
+        prompt = one.prompt(CONVERSATION)
+        assert all(mine is given for mine, given in zip(CONVERSATION, prompt, strict=False))
+        assert len(prompt) >= len(CONVERSATION)
+
+
+def a_state_is_plain_and_read_back_the_same(made: Sequence[Refinement]) -> None:
+    """A state holds JSON and LangChain messages, so that a checkpoint needs no class of ours; nothing is lost."""
+    for one in (*made, made[-1].release(1, detail="released by a reviewer")):
+        state = one.to_state()
+        json.dumps(state, default=lambda value: isinstance(value, BaseMessage) or 1 / 0)
+        assert Refinement.read(state, one.policy) == one
+
+
+def what_no_judge_rated_is_released_only_on_trust(made: Sequence[Refinement]) -> None:
+    """An attempt without a rating is the answer only under `on_judge_error="accept"`, or in shadow."""
+    last = made[-1]
+    if last.ending in ("answer", "interrupt") and last.chosen is not None and last.chosen.rating is None:
+        assert last.policy.on_judge_error == "accept" or last.policy.shadow
+
+
+def only_an_accepted_attempt_has_passed(made: Sequence[Refinement]) -> None:
+    """`passed` is true exactly where the last verdict opened the gate, and that attempt is then the answer."""
+    last = made[-1]
+    verdict = last.attempts[-1].verdict
+    assert verdict is not None
+    assert last.passed == (last.stop_reason == "accepted") == verdict.reaches(last.policy.success_rating)
+    if last.passed:
+        assert (last.chosen, last.ending) == (last.attempts[-1], "answer")
+
+
+LAWS = (
+    it_ends_by_itself,
+    done_is_final,
+    best_is_one_of_those_rated,
+    prompts_begin_with_the_conversation,
+    a_state_is_plain_and_read_back_the_same,
+    what_no_judge_rated_is_released_only_on_trust,
+    only_an_accepted_attempt_has_passed,
+)
+
+
+@given(policies(), st.lists(verdicts, min_size=8, max_size=8), st.booleans())
 @UNHURRIED
-def test_before_the_end_it_is_not_done(policy: Policy, said: list[Verdict]) -> None:
-    """Only the last stage is done, and no stage is changed by the ones after it."""
-    refinements = stages(policy, said)
-    assert [one.done for one in refinements] == [False] * (len(refinements) - 1) + [True]
-    assert [len(one.attempts) for one in refinements] == sorted(len(one.attempts) for one in refinements)
+def test_whatever_generator_and_judge_do(policy: Policy, said: list[Verdict], plain: bool) -> None:  # noqa: FBT001
+    """Each law holds of every refinement, with evidence and without."""
+    evidence: dict[str, Any] = {} if plain else {"reference": "truth", "retrieved_contexts": ["a"]}
+    made = stages(policy, said, evidence=evidence, started_at=1.5)
+    for law in LAWS:
+        law(made)
+
+
+def test_a_question_that_is_not_sampled_is_read_back_so() -> None:
+    """What a checkpoint says of it is not the default."""
+    one = Refinement(policy=Policy(), is_judged=False)
+    assert Refinement.read(one.to_state(), one.policy) == one
 
 
 @given(st.lists(rated, min_size=1, max_size=6))
@@ -123,23 +185,6 @@ def test_best_is_the_maximum_and_the_latest_on_a_tie(said: list[Verdict]) -> Non
     assert best.number == max(range(1, len(ratings) + 1), key=lambda number: (ratings[number - 1], number))
 
 
-@given(policies(), st.lists(verdicts, min_size=8, max_size=8))
-@UNHURRIED
-def test_best_is_one_of_those_rated(policy: Policy, said: list[Verdict]) -> None:
-    """Best is never unscored, nobody's score is above it among those that pass as it does, or there is none."""
-    last = stages(policy, said)[-1]
-    scored = [one for one in last.attempts if one.rating is not None]
-    if last.best is None:
-        assert not scored
-        return
-    assert last.best in scored
-    assert last.best.verdict is not None
-    if not last.best.verdict.reaches(policy.success_rating):
-        assert (last.best.verdict.score or 0) == max(
-            (one.verdict.score or 0) for one in scored if one.verdict is not None
-        )
-
-
 def test_an_accepted_attempt_is_best_whatever_scored_higher() -> None:
     """A score above that missed its judge's own mark is not better than an attempt that was accepted."""
     high = Verdict.scored(0.9, threshold=0.95)
@@ -148,45 +193,12 @@ def test_an_accepted_attempt_is_best_whatever_scored_higher() -> None:
     assert (last.stop_reason, last.best.number) == ("accepted", 2)
 
 
-@given(policies(), st.lists(verdicts, min_size=8, max_size=8))
-@UNHURRIED
-def test_the_first_prompt_is_the_conversation_untouched(policy: Policy, said: list[Verdict]) -> None:
-    """The first prompt is the very messages of the conversation, and each later one begins with them."""
-    refinements = stages(policy, said)
-    first = refinements[0].prompt(CONVERSATION)
-    assert len(first) == len(CONVERSATION)
-    for one in refinements:
-        prompt = one.prompt(CONVERSATION)
-        assert all(mine is given for mine, given in zip(CONVERSATION, prompt, strict=False))
-        assert len(prompt) >= len(CONVERSATION)
-
-
 def test_a_prompt_is_a_list_of_its_own() -> None:
     """Who changes a prompt changes neither the conversation nor the next prompt."""
     refinement = Refinement(policy=Policy())
     refinement.prompt(CONVERSATION).clear()
     assert refinement.prompt(CONVERSATION) == CONVERSATION
     assert len(CONVERSATION) == 2
-
-
-@given(policies(), st.lists(verdicts, min_size=8, max_size=8), st.booleans())
-@UNHURRIED
-def test_the_state_is_read_back_the_same(policy: Policy, said: list[Verdict], sampled: bool) -> None:  # noqa: FBT001
-    """Every stage goes into a state and back without a difference."""
-    evidence: dict[str, Any] = {"reference": "truth", "retrieved_contexts": ["a"]}
-    refinements = [Refinement(policy=policy, is_judged=sampled)]
-    refinements += stages(policy, said, evidence=evidence, started_at=1.5)
-    refinements.append(refinements[-1].release(1, detail="released by a reviewer"))
-    for one in refinements:
-        assert Refinement.read(one.to_state(), policy) == one
-
-
-@given(policies(), st.lists(verdicts, min_size=4, max_size=4))
-@UNHURRIED
-def test_the_state_is_plain_data_and_messages(policy: Policy, said: list[Verdict]) -> None:
-    """A state holds JSON and LangChain messages, nothing else, so that a checkpoint needs no class of ours."""
-    for one in stages(policy, said):
-        json.dumps(one.to_state(), default=lambda value: isinstance(value, BaseMessage) or 1 / 0)
 
 
 def test_the_state_survives_a_strict_checkpoint() -> None:
@@ -228,34 +240,6 @@ def test_drafts_and_verdicts_take_turns() -> None:
     for one in (begun, drafted):
         with pytest.raises(ValueError, match="no judged draft"):
             one.add_messages(())
-
-
-def test_attempts_are_numbered_from_1() -> None:
-    """Attempts count up from 1, and the next number is known beforehand."""
-    refinements = stages(Policy(max_attempts=3), [Verdict.rated(1)] * 3)
-    assert [one.number for one in refinements[-1].attempts] == [1, 2, 3]
-    assert refinements[0].number == 1
-
-
-@given(policies(), st.lists(verdicts, min_size=8, max_size=8))
-@UNHURRIED
-def test_what_no_judge_rated_is_released_only_on_trust(policy: Policy, said: list[Verdict]) -> None:
-    """An attempt without a rating is the answer only under `on_judge_error="accept"`, or in shadow."""
-    last = stages(policy, said)[-1]
-    if last.ending in ("answer", "interrupt") and last.chosen is not None and last.chosen.rating is None:
-        assert policy.on_judge_error == "accept" or policy.shadow
-
-
-@given(policies(), st.lists(verdicts, min_size=8, max_size=8))
-@UNHURRIED
-def test_only_an_accepted_attempt_has_passed(policy: Policy, said: list[Verdict]) -> None:
-    """`passed` is true exactly where the last verdict opened the gate, and that attempt is then the answer."""
-    last = stages(policy, said)[-1]
-    verdict = last.attempts[-1].verdict
-    assert verdict is not None
-    assert last.passed == (last.stop_reason == "accepted") == verdict.reaches(policy.success_rating)
-    if last.passed:
-        assert (last.chosen, last.ending) == (last.attempts[-1], "answer")
 
 
 ENDINGS = """
@@ -458,12 +442,6 @@ def test_time_left_is_reported() -> None:
     assert begun.seconds_left(NOW + 4) == 6
     assert begun.limit_reached(NOW + 9.99) is None
     assert begun.limit_reached(NOW + 10) == ("deadline", "10 s passed")
-
-
-def test_an_empty_draft_is_rated_without_a_judge() -> None:
-    """An empty draft has the lowest rating and feedback that says so."""
-    verdict = _empty_answer()
-    assert (verdict.rating, verdict.passed, bool(verdict.feedback)) == (1, False, True)
 
 
 def test_an_attempt_lists_its_tools() -> None:

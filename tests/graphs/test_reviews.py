@@ -296,6 +296,7 @@ async def test_a_new_question_takes_the_place_of_one_under_review(saver: Saver) 
     await reviewed.graph.ainvoke(ASKED, THREAD)
     ended = await reviewed.graph.ainvoke({"messages": ("user", "second question")}, THREAD)
     assert texts(ended["messages"]) == ["Be brief.", "before", DRAFTS[0], "second question", DRAFTS[2]]
+    assert len(ended["refine"]["attempts"]) == 1
     with pytest.raises(InputError, match="no decision is awaited"):
         await reviewed.graph.ainvoke(Command(resume="accept"), THREAD)
 

@@ -269,11 +269,6 @@ older = pytest.mark.filterwarnings(
 )
 
 
-def test_hundreds_of_refused_drafts_are_looked_for() -> None:
-    """The doors and generators below see at least 500 rejected drafts."""
-    assert len(GENERATORS) * len(DOORS) * REFUSALS >= 500
-
-
 @older
 @pytest.mark.parametrize("kind", GENERATORS)
 @for_every("door", DOORS)
@@ -299,41 +294,26 @@ async def test_nothing_is_seen_under_a_checkpointer(durability: Any, kind: str) 
 
 
 @pytest.mark.parametrize("kind", GENERATORS)
-def test_the_returned_state_has_no_record(kind: str) -> None:
-    """What the graph returns is the conversation with one answer, and a summary."""
+async def test_messages_mode_emits_one_whole_answer(kind: str) -> None:
+    """The stream of messages is the accepted answer, once and in one piece; the state has it and a summary."""
+    blocking = messages_of(graph(kind).stream(ASKED, stream_mode="messages"))
+    waiting = messages_of([one async for one in graph(kind).astream(ASKED, stream_mode="messages")])
+    assert [one.text for one in blocking] == [GOOD]
+    assert [one.text for one in waiting] == [GOOD]
     made = graph(kind).invoke(ASKED)
     assert set(made) == {"messages", "refine"}
     assert [one.type for one in made["messages"]] == ["human", "ai"]
 
 
-@pytest.mark.parametrize("kind", GENERATORS)
-async def test_messages_mode_emits_one_whole_answer(kind: str) -> None:
-    """The stream of messages is the one accepted answer, once and in one piece, sync and async."""
-    blocking = messages_of(graph(kind).stream(ASKED, stream_mode="messages"))
-    waiting = messages_of([one async for one in graph(kind).astream(ASKED, stream_mode="messages")])
-    assert [one.text for one in blocking] == [GOOD]
-    assert [one.text for one in waiting] == [GOOD]
-
-
-def test_the_answer_has_a_fresh_id() -> None:
-    """The id of the released message is not that of the draft, which a trace may have shown already."""
-    made = self_refine(lambda _: AIMessage(GOOD, id="of the draft"), ScriptedJudge([4]))
-    (message,) = messages_of(made.stream(ASKED, stream_mode="messages"))
-    assert message.id not in (None, "of the draft")
-
-
 def test_the_streamed_and_the_kept_answer_are_one() -> None:
-    """The message of the stream and the one in the conversation have the same id."""
-    made = graph("chat model", checkpointer=InMemorySaver())
+    """The message of the stream has an id that is not the draft's, which a trace may show, and is the one kept."""
+    generate = lambda _: AIMessageChunk(content=GOOD, id="of the draft")  # noqa: E731 - a generator
+    made = self_refine(generate, ScriptedJudge([4]), checkpointer=InMemorySaver())
     config: RunnableConfig = {"configurable": {"thread_id": "1"}}
     (message,) = messages_of(made.stream(ASKED, config, stream_mode="messages"))
+    assert message.id not in (None, "of the draft")
+    assert type(message) is AIMessage
     assert made.get_state(config).values["messages"][-1].id == message.id
-
-
-def test_a_streamed_answer_is_a_whole_message() -> None:
-    """A draft that came in chunks is released as one message, not as a chunk."""
-    answer = self_refine(lambda _: AIMessageChunk(content=GOOD), ScriptedJudge([4])).invoke(ASKED)["messages"][-1]
-    assert type(answer) is AIMessage
 
 
 def test_the_summary_quotes_no_refused_draft() -> None:
@@ -403,44 +383,25 @@ def twice() -> tuple[ScriptedModel, ScriptedJudge]:
     return ScriptedModel([f"wrong {MARK}", GOOD]), strict()
 
 
-def test_progress_is_reported_in_order() -> None:
-    """Each attempt is reported as it starts and when it is there, its verdict follows, and the end comes once."""
+async def test_progress_is_reported_in_order() -> None:
+    """Each attempt as it starts and when it is there, its verdict, and the end once, with figures and no text."""
     order = [(name, attempt) for attempt in (1, 2) for name in ("start", "attempt", "verdict")]
-    assert named(custom(self_refine(*twice()))) == [*order, ("finish", None)]
-
-
-async def test_progress_is_reported_in_order_async() -> None:
-    """The async stream tells the same events."""
-    events = [one async for one in self_refine(*twice()).astream(ASKED, stream_mode="custom")]
-    assert named(events) == named(custom(self_refine(*twice())))
-
-
-def test_an_attempt_tells_its_figures() -> None:
-    """The event of an attempt holds its number, its model calls, tokens and time."""
-    event = custom(self_refine(*twice()))[1]
+    events = custom(self_refine(*twice()))
+    aevents = [one async for one in self_refine(*twice()).astream(ASKED, stream_mode="custom")]
+    assert named(events) == named(aevents) == [*order, ("finish", None)]
+    _, attempt, verdict, *_, end = events
     labels = {"outcome_id", "refiner", "thread_id"}
-    assert set(event) == {"type", "event", "attempt", "kind", "calls", "tokens", "latency_s", *labels}
-    assert (event["type"], event["calls"], event["tokens"]) == ("refine", 1, 5)
-
-
-def test_a_verdict_tells_its_figures() -> None:
-    """The event of a verdict holds what was decided, and no text."""
-    event = custom(self_refine(*twice()))[2]
-    assert {key: event[key] for key in ("judge", "rating", "score", "accepted", "unscored")} == {
+    assert set(attempt) == {"type", "event", "attempt", "kind", "calls", "tokens", "latency_s", *labels}
+    assert (attempt["type"], attempt["calls"], attempt["tokens"]) == ("refine", 1, 5)
+    assert {key: verdict[key] for key in ("judge", "rating", "score", "accepted", "unscored")} == {
         "judge": "scripted",
         "rating": 1,
         "score": 0.0,
         "accepted": False,
         "unscored": None,
     }
-    assert not {"rationale", "feedback"} & set(event)
-
-
-def test_the_end_tells_the_totals() -> None:
-    """The last event holds why the loop stopped, and what it took."""
-    event = custom(self_refine(*twice()))[-1]
-    assert (event["event"], event["stop_reason"], event["passed"]) == ("finish", "accepted", True)
-    assert (event["attempts"], event["calls"]) == (2, 2)
+    assert not {"rationale", "feedback"} & set(verdict)
+    assert (end["stop_reason"], end["passed"], end["attempts"], end["calls"]) == ("accepted", True, 2, 2)
 
 
 def test_an_unscored_verdict_tells_its_reason() -> None:
@@ -461,7 +422,7 @@ def shown(generator: Any, judge: Any, **settings: Any) -> Graph:
 
 
 def test_shown_drafts_are_each_ended_by_a_discard() -> None:
-    """With `show_drafts` a draft is reported, and one that is not released is told to be discarded."""
+    """With `show_drafts` drafts and verdicts' words are told, and that one that is not released is discarded."""
     events = custom(shown(*twice()))
     assert named(events) == [
         ("start", 1),
@@ -476,18 +437,14 @@ def test_shown_drafts_are_each_ended_by_a_discard() -> None:
         ("finish", None),
     ]
     assert [one["text"] for one in events if one["event"] == "draft"] == [f"wrong {MARK}", GOOD]
+    verdict = next(one for one in events if one["event"] == "verdict")
+    assert (verdict["rationale"], verdict["feedback"]) == (f"you said: wrong {MARK}",) * 2
 
 
 @pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "custom"])
 def test_shown_drafts_are_in_the_custom_stream_alone(mode: Any) -> None:
     """With `show_drafts` the other modes still show nothing."""
     assert MARK not in repr(list(shown(*twice()).stream(ASKED, stream_mode=mode, subgraphs=True)))
-
-
-def test_the_verdicts_words_are_shown_with_drafts() -> None:
-    """With `show_drafts` the verdict's event says what the judge said of the draft."""
-    verdict = next(one for one in custom(shown(*twice())) if one["event"] == "verdict")
-    assert (verdict["rationale"], verdict["feedback"]) == (f"you said: wrong {MARK}",) * 2
 
 
 def test_tool_calls_are_shown_with_drafts() -> None:

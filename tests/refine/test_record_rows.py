@@ -14,7 +14,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
 from graphs import Outcome, Policy
-from graphs.refinement import Attempt
+from graphs.answers import Attempt
 from judges import Usage, Verdict
 from judges.testing import ScriptedJudge
 from refine.record import DatabaseRecord, Origin, OutcomeFilter

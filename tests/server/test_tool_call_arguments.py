@@ -9,8 +9,8 @@ from langchain.agents import create_agent
 from langchain_core.messages import AIMessage
 from langchain_core.tools import tool
 
-from graphs import answers
-from graphs.answers import misfit_of
+from graphs import structure
+from graphs.structure import misfit_of
 from judges.testing import ScriptedModel
 from refine.middleware import SelfRefineMiddleware
 from tests.guarding import guarding, rates
@@ -40,7 +40,7 @@ def test_what_is_wrong_is_said(
 ) -> None:
     """With the extra and without it the feedback names tool and argument; what fits has none."""
     if not has_extra:
-        monkeypatch.setattr(answers, "_validator_class", lambda: None)
+        monkeypatch.setattr(structure, "_validator_class", lambda: None)
     said = misfit_of([{"name": "look", "args": arguments}], {"look": SCHEMA})
     assert said.startswith("The call of the tool look does not fit its schema: ")
     assert named in said
