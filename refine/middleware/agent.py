@@ -6,8 +6,9 @@ import atexit
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NotRequired, Self, TypeVar, Unpack
+from typing import Annotated, Any, NotRequired, Self, TypeVar, Unpack
 from uuid import uuid4
 from weakref import WeakSet
 
@@ -181,30 +182,31 @@ class RefineState(AgentState[Any]):
     refine_turns: NotRequired[Annotated[dict[str, Any], PrivateStateAttr, _merge_turns]]
 
 
-class _TakesAJudgeAlone(HintsAtCalls):
-    """A middleware, which leaves the model to its agent, and says so where it is given both, or asked itself."""
+_Init = TypeVar("_Init", bound=Callable[..., None])
 
-    _guesses_at = "a middleware"
 
-    if not TYPE_CHECKING:  # type checkers read the signature of __init__
+def _taking_a_judge_alone(init: _Init) -> _Init:
+    """Decorate the `__init__` of a middleware so that it says whose the model is where one is given.
 
-        def __new__(cls, *parts: object, **settings: object) -> Self:
-            """Return a new one; where nobody takes its outcomes, without the hook for turns that end elsewhere.
+    Raises:
+        TypeError: If something beside the judge is given without a name.
+    """
 
-            Raises:
-                TypeError: If something beside the judge is given without a name.
-            """
-            if len(parts) > 1 or "model" in settings:
-                raise TypeError(
-                    f"{cls.__name__}(judge, ...) takes the judge alone, and settings by name; the model is the "
-                    f"agent's: create_agent(model, tools, middleware=[{cls.__name__}(judge)])"
-                )
-            is_heard = settings.get("on_outcome") is not None or settings.get("record") is not None
-            return super().__new__(cls if is_heard or cls is not SelfRefineMiddleware else _Unheard)
+    @wraps(init)
+    def alone(self: object, *parts: object, **settings: object) -> None:
+        if len(parts) > 1 or "model" in settings:
+            name = type(self).__name__
+            raise TypeError(
+                f"{name}(judge, ...) takes the judge alone, and settings by name; the model is the agent's: "
+                f"create_agent(model, tools, middleware=[{name}(judge)])"
+            )
+        init(self, *parts, **settings)
+
+    return alone  # type: ignore[return-value]  # as it wraps
 
 
 class SelfRefineMiddleware(
-    _TakesAJudgeAlone, AgentMiddleware[Any, Any, Any]
+    HintsAtCalls, AgentMiddleware[Any, Any, Any]
 ):  # fits into a list with those of any state and context
     """Judge the answers of an agent, and have them written again until one is accepted.
 
@@ -244,7 +246,9 @@ class SelfRefineMiddleware(
     """
 
     state_schema: type[Any] = RefineState
+    _guesses_at = "a middleware"
 
+    @_taking_a_judge_alone
     @naming_settings("SelfRefineMiddleware(judge), for instance SelfRefineMiddleware('length:at_most=80')")
     def __init__(
         self,
@@ -263,6 +267,8 @@ class SelfRefineMiddleware(
         **settings: Unpack[PolicySettings],
     ) -> None:
         super().__init__()
+        if type(self) is SelfRefineMiddleware and on_outcome is None and record is None:
+            self.__class__ = _Unheard
         self.policy = policy_of(policy, settings)
         self._name = name
         judge = as_judge(judge)
