@@ -78,7 +78,7 @@ def judged_rows(run: Path) -> list[Row]:
 
 
 def test_a_run_holds_results_and_summary(rows: Path, tmp_path: Path) -> None:
-    """Every row is a line, in order, each judge has its totals; the table gives them and the run in 100 columns."""
+    """Every row is a line, in order, and each judge has its totals; the table gives them in 100 columns."""
     run = tmp_path / "runs" / "1"
 
     result = refine("evaluate", rows, "--judge", "length:at_most=1,unit=words", "--judge", "json", "--out", run)
