@@ -17,6 +17,7 @@ from typer.testing import CliRunner, Result
 from judges.offline import Row
 from judges.offline.dataset import reading
 from refine.cli.app import app
+from tests import forks
 from tests.model_server import ModelServer, Reply, serving
 
 ROOT = Path(__file__).parents[2]
@@ -241,7 +242,7 @@ def test_commands_are_listed_in_groups_a_line_each() -> None:
 
 def test_version() -> None:
     """The version is told and nothing else."""
-    result = shell("-m", "refine", "--version")
+    result = forks.run("refine", "--version", folder=ROOT)
 
     assert (result.returncode, result.stderr) == (0, "")
     assert re.fullmatch(r"refine \S.*\n", result.stdout)

@@ -27,6 +27,7 @@ from refine import SelfRefine, losses
 from refine.record import DatabaseRecord
 from refine.record.rows import Record
 from tests.guarding import wait_until
+from tests.refine.records import run_sql
 
 LONE = "half a pair \ud83d, and the other \ude00"
 TWO = ["draft 1", "draft 2"]
@@ -264,13 +265,6 @@ def outcome(number: int) -> Outcome:
     return refined.model_copy(update={"id": f"{number:06}"})
 
 
-def run(file: Path, sql: str) -> None:
-    """Change the database as anybody else would."""
-    with sqlite3.connect(file) as connection:
-        connection.execute(sql)
-    connection.close()
-
-
 def lines_of(caplog: pytest.LogCaptureFixture) -> list[str]:
     """Return what was warned of since the last call."""
     lines = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
@@ -280,9 +274,9 @@ def lines_of(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 def test_an_outage_is_reported_with_what_it_cost(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """What was lost before an outage is none of its cost; one that costs outcomes says how many."""
-    file = tmp_path / "record.db"
+    url = f"sqlite:///{tmp_path}/record.db"
     outcomes = [outcome(number) for number in range(24)]
-    with DatabaseRecord(f"sqlite:///{file}", max_queue=4) as record:
+    with DatabaseRecord(url, max_queue=4) as record:
         record.check()
         for one in outcomes[:10]:
             record.add(one)
@@ -290,14 +284,14 @@ def test_an_outage_is_reported_with_what_it_cost(tmp_path: Path, caplog: pytest.
         assert record.stats().lost > 0
         lines_of(caplog)
         for first, lost in ((10, "none was"), (11, "8 outcomes were")):
-            run(file, "ALTER TABLE outcome RENAME TO away")
+            run_sql(url, "ALTER TABLE outcome RENAME TO away")
             record.add(outcomes[first])
             wait_until(lambda: bool(record.stats().failing))
             for one in outcomes[12:24] if first == 11 else ():
                 record.add(one)
             before = record.stats()
             assert before.queued + before.written + before.lost == before.offered
-            run(file, "ALTER TABLE away RENAME TO outcome")
+            run_sql(url, "ALTER TABLE away RENAME TO outcome")
             assert record.flush(10)
             assert not record.stats().failing
             wait_until(lambda: "works again" in caplog.text)
@@ -308,10 +302,10 @@ def test_an_outage_is_reported_with_what_it_cost(tmp_path: Path, caplog: pytest.
 
 def test_what_cannot_be_deleted_keeps_no_outcome_waiting(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Retention that fails is reported as such, once; outcomes are written all the while."""
-    file = tmp_path / "record.db"
-    DatabaseRecord(f"sqlite:///{file}").check()
-    run(file, "CREATE TRIGGER no BEFORE DELETE ON outcome BEGIN SELECT RAISE(ABORT, 'no'); END")
-    with DatabaseRecord(f"sqlite:///{file}", keep_days=1e-9) as record:
+    url = f"sqlite:///{tmp_path}/record.db"
+    DatabaseRecord(url).check()
+    run_sql(url, "CREATE TRIGGER no BEFORE DELETE ON outcome BEGIN SELECT RAISE(ABORT, 'no'); END")
+    with DatabaseRecord(url, keep_days=1e-9) as record:
         for number in range(4):
             record.add(outcome(number))
             assert record.flush(10)

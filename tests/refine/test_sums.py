@@ -22,7 +22,7 @@ from refine.record import DatabaseRecord, Origin, OutcomeFilter
 from refine.record.schema import SERIES
 from refine.record.sums import _DIMENSIONS, Sums
 from tests.guarding import wait_until
-from tests.refine.test_verify import older
+from tests.refine.records import older
 
 BEGIN = 1_790_000_000_000
 DAY = 86_400_000
