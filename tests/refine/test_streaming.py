@@ -234,14 +234,16 @@ def twice(**settings: Any) -> SelfRefine:
     return SelfRefine(ScriptedModel(["one", "two"]), ScriptedJudge([1, 4]), **settings)
 
 
+def kept(durability: Any) -> Callable[[], AsyncIterator[Any]]:
+    """Ask one with a checkpointer of its own."""
+    inner = twice(checkpointer=InMemorySaver(), durability=durability)
+    return lambda: inner.astream_events("what?", THREAD, version="v2")
+
+
 TOLD: dict[str, Callable[[], AsyncIterator[Any]]] = {
     "alone": lambda: twice().astream_events("what?", version="v2"),
-    **{
-        f"kept, {durability}": lambda durability=durability: twice(
-            checkpointer=InMemorySaver(), durability=durability
-        ).astream_events("what?", THREAD, version="v2")
-        for durability in ("sync", "exit")
-    },
+    "kept, sync": kept("sync"),
+    "kept, exit": kept("exit"),
     "in a chain": lambda: outer_chain(twice()).astream_events(FILLED, version="v2"),
     "in a graph": lambda: outer_graph(twice()).astream_events(ASKED, THREAD, version="v2"),
     "in a kept graph": lambda: outer_graph(twice(), InMemorySaver()).astream_events(ASKED, THREAD, version="v2"),
