@@ -40,7 +40,7 @@ from refine.promise import watch_promise
 from refine.question import AnswersQuestions, OutcomeListener
 from refine.record import Recorder, open_record
 from refine.record.rows import Origin
-from refine.telemetry import is_traced, trace_question
+from refine.telemetry import trace_question
 
 _GoesOn = Callable[[], bool]
 """Decides, each time that an answer was accepted, whether to go on."""
@@ -372,16 +372,12 @@ class SelfRefine(HintsAtCalls, SharedByCopies, AnswersQuestions):
         return partial(type(self), **self._parts, **self._settings), ()
 
     def _outcome(self, graph_input: Any, config: RunnableConfig) -> Outcome:
-        if not is_traced():
-            return self._run(graph_input, config)
         with trace_question(self._loop.name, texts=self.policy.log_texts) as on_outcome:
             outcome = self._run(graph_input, config)
             on_outcome(outcome)
         return outcome
 
     async def _aoutcome(self, graph_input: Any, config: RunnableConfig) -> Outcome:
-        if not is_traced():
-            return await self._arun(graph_input, config)
         with trace_question(self._loop.name, texts=self.policy.log_texts) as on_outcome:
             outcome = await self._arun(graph_input, config)
             on_outcome(outcome)
