@@ -36,7 +36,7 @@ from judges.models.resolve import as_model
 from judges.offline.trust.label import Label, LabelItem, Labelling, items_of, labels_in
 from judges.offline.trust.rows import JudgedAnswer, labels_file, read_judged
 from judges.settings import settings_of
-from judges.verdict import Usage, Verdict
+from judges.verdict import Usage
 from refine.server.access import Caller, Incoming
 from refine.server.assembly import DEADLINE_S, judge_model, make_service
 from refine.server.config import ServerSettings
@@ -69,17 +69,13 @@ _Context = Context[Any, Any]
 _Question = Annotated[str, Field(description="What was asked.")]
 
 
-class _Spent(BaseModel):
+class _Spent(BaseModel, from_attributes=True):
     tokens: int = Field(description="Tokens that models read and wrote for it.")
     cost: float | None = Field(description="US dollars, where prices are known.")
 
-    @classmethod
-    def of(cls, usage: Usage) -> _Spent:
-        return cls(tokens=usage.tokens, cost=usage.cost)
 
-
-class Judgement(BaseModel):
-    """What a judge says of an answer."""
+class Judgement(BaseModel, from_attributes=True):
+    """What a judge says of an answer: a verdict as the tool has it."""
 
     judge: str
     rating: int | None = Field(description="1 to 4; null where unscored.")
@@ -91,13 +87,6 @@ class Judgement(BaseModel):
     detail: str
     model: str | None
     usage: _Spent
-
-    @classmethod
-    def of(cls, verdict: Verdict) -> Judgement:
-        """Return a verdict as the tool has it."""
-        names = ("judge", "rating", "score", "passed", "rationale", "feedback", "unscored", "detail", "model")
-        fields = {name: getattr(verdict, name) for name in names}
-        return cls(**fields, usage=_Spent.of(verdict.usage))
 
 
 class Refined(BaseModel):
@@ -124,7 +113,7 @@ class Refined(BaseModel):
         )
 
 
-class KnownJudge(BaseModel):
+class KnownJudge(BaseModel, from_attributes=True):
     """A judge of the catalogue."""
 
     name: str
@@ -220,7 +209,7 @@ class McpServer:
         seconds = DEADLINE_S if guard is None else guard.loop.policy.deadline_s
         verdict = await ajudge_within(seconds, judging, sample)
         self._spend(caller, verdict.usage)
-        return Judgement.of(verdict)
+        return Judgement.model_validate(verdict)
 
     async def refine(
         self,
@@ -246,12 +235,7 @@ class McpServer:
     ) -> KnownJudges:
         """Find judges by a sentence: their names, what they ask and what they need."""
         entries = find(default_registry().entries.values(), text=sentence)[:most]
-        return KnownJudges(
-            judges=[
-                KnownJudge(name=one.name, asks=one.asks, needs=list(one.needs), calls=one.calls, extra=one.extra)
-                for one in entries
-            ]
-        )
+        return KnownJudges(judges=[KnownJudge.model_validate(one) for one in entries])
 
     async def explain_run(
         self, run: Annotated[str, Field(description="Folder of a finished run or trial.")]

@@ -64,8 +64,6 @@ _Question = _Prompt | _State
 """A question: text, messages, a prompt value, a mapping with `messages`; or a reviewer's `Command`."""
 
 _KEYS = frozenset({"messages", "evidence", langgraph_private.SUMMARY})
-
-
 _Config = RunnableConfig | None
 
 
@@ -119,10 +117,7 @@ def _reply(answer: AIMessage, value: Any, config: _Config) -> _RefineOutput:
     fields = _state_fields(value)
     if fields is None:
         return answer
-    summary = langgraph_private.SUMMARY
-    if summary in fields or langgraph_private.has_channel(ensure_config(config), summary):
-        return {"messages": [answer], "refine": answer.response_metadata.get(summary)}
-    return {"messages": [answer]}
+    return _update(fields, config, [answer], answer.response_metadata.get(langgraph_private.SUMMARY))
 
 
 def _reply_without_answer(rejected: Rejected, value: Any, config: _Config) -> _StateUpdate:
@@ -133,13 +128,20 @@ def _reply_without_answer(rejected: Rejected, value: Any, config: _Config) -> _S
     Raises:
         Rejected: If there is no such graph, or the question was not its state, so that an answer is needed.
     """
-    fields, around = _state_fields(value), ensure_config(config)
-    if fields is None or not langgraph_private.is_node(around):
+    fields = _state_fields(value)
+    if fields is None or not langgraph_private.is_node(ensure_config(config)):
         raise rejected
-    summary = langgraph_private.SUMMARY
-    if summary in fields or langgraph_private.has_channel(around, summary):
-        return {"messages": [], "refine": rejected.outcome.summary()}
-    return {"messages": []}
+    return _update(fields, config, [], rejected.outcome.summary())
+
+
+def _update(
+    fields: Mapping[str, Any], config: _Config, messages: list[AnyMessage], summary: dict[str, Any] | None
+) -> _StateUpdate:
+    """Return what to write to a state, with the summary where the state has a place for it."""
+    key = langgraph_private.SUMMARY
+    if key in fields or langgraph_private.has_channel(ensure_config(config), key):
+        return {"messages": messages, "refine": summary}
+    return {"messages": messages}
 
 
 def _state_fields(value: Any) -> Mapping[str, Any] | None:
@@ -304,10 +306,6 @@ def _warn_only() -> Iterator[None]:
             _log.warning("on_outcome raised %s; the answer is returned all the same", type(error).__name__)
 
 
-_OWN = frozenset({"evidence"})
-"""Settings of `invoke` itself, which LangChain's own `bind` keeps."""
-
-
 class _BindsToGenerator(Runnable[Any, Any]):
     """A runnable around a generator, to which it binds as a chat model binds to itself."""
 
@@ -338,10 +336,9 @@ class _BindsToGenerator(Runnable[Any, Any]):
         Raises:
             ConfigurationError: If the generator is neither; then bind them to the model inside it.
         """
-        loop_settings = {name: value for name, value in kwargs.items() if name in _OWN}
-        settings = {name: value for name, value in kwargs.items() if name not in _OWN}
-        bound = self.around(generator=with_settings(self.generator, settings)) if settings else self
-        return super(_BindsToGenerator, bound).bind(**loop_settings) if loop_settings else bound
+        of_call = {"evidence": kwargs.pop("evidence")} if "evidence" in kwargs else {}
+        bound = self.around(generator=with_settings(self.generator, kwargs)) if kwargs else self
+        return super(_BindsToGenerator, bound).bind(**of_call) if of_call else bound
 
     def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Self:
         """Return the same whose generator may call tools; a turn that calls one is returned unjudged.

@@ -8,9 +8,9 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import Any, Self, TypeVar, Unpack
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
@@ -40,7 +40,7 @@ from refine.promise import watch_promise
 from refine.question import AnswersQuestions, OutcomeListener
 from refine.record import Recorder, open_record
 from refine.record.rows import Origin
-from refine.telemetry import is_traced, trace_question
+from refine.telemetry import trace_question
 
 _GoesOn = Callable[[], bool]
 """Decides, each time that an answer was accepted, whether to go on."""
@@ -143,36 +143,35 @@ class _Explorer:
 
 
 _PARTS = ("generator", "judge")
+_Init = TypeVar("_Init", bound=Callable[..., None])
 
 
-class _NamesItsParts(HintsAtCalls):
-    """An object that is made of a generator and a judge, and says so where they are given by other names."""
+def _naming_parts(init: _Init) -> _Init:
+    """Decorate an `__init__` so that it names the generator and the judge where these have other names.
 
-    _guesses_at = "a refiner"
+    Raises:
+        TypeError: If a part is missing and something is given by a name that one may guess for it.
+    """
 
-    if not TYPE_CHECKING:  # type checkers read the signature of __init__
+    @wraps(init)
+    def named(self: object, *parts: object, **settings: object) -> None:
+        called = guesses("generator and judge")
+        for part in _PARTS[len(parts) :]:
+            guess = next((name for name in settings if called.get(name) == part), None)
+            if guess is not None and part not in settings:
+                also = ", which takes a list of judges, too" if part == "judge" else ""
+                name = type(self).__name__
+                raise TypeError(f"{name}() has no argument {guess!r}; it is {part}=... here{also}")
+        init(self, *parts, **settings)
 
-        def __new__(cls, *parts: object, **settings: object) -> Self:
-            """Return a new one.
-
-            Raises:
-                TypeError: If a part is missing and something is given by a name that one may guess for it.
-            """
-            missing = [part for part in _PARTS[len(parts) :] if part not in settings]
-            for part in missing:
-                called = guesses("generator and judge")
-                guess = next((name for name in settings if called.get(name) == part), None)
-                if guess is not None:
-                    also = ", which takes a list of judges, too" if part == "judge" else ""
-                    raise TypeError(f"{cls.__name__}() has no argument {guess!r}; it is {part}=... here{also}")
-            return super().__new__(cls)
+    return named  # type: ignore[return-value]  # as it wraps
 
 
 _LONGEST_NAME = 80
 _OUTPUT = ["messages", langgraph_private.SUMMARY, langgraph_private.RECORD]
 
 
-class SelfRefine(_NamesItsParts, SharedByCopies, AnswersQuestions):
+class SelfRefine(HintsAtCalls, SharedByCopies, AnswersQuestions):
     """Refine a generator's answers until a judge accepts them.
 
     A LangChain runnable from a question to the accepted answer: as a chat model it takes text, messages or a
@@ -234,6 +233,9 @@ class SelfRefine(_NamesItsParts, SharedByCopies, AnswersQuestions):
         ConfigurationError: If a setting is unknown or out of range, or `generator` or `judge` is unusable.
     """
 
+    _guesses_at = "a refiner"
+
+    @_naming_parts
     @naming_settings("SelfRefine(generator, judge), for instance SelfRefine('openai:gpt-5-mini', 'helpfulness')")
     def __init__(
         self,
@@ -370,16 +372,12 @@ class SelfRefine(_NamesItsParts, SharedByCopies, AnswersQuestions):
         return partial(type(self), **self._parts, **self._settings), ()
 
     def _outcome(self, graph_input: Any, config: RunnableConfig) -> Outcome:
-        if not is_traced():
-            return self._run(graph_input, config)
         with trace_question(self._loop.name, texts=self.policy.log_texts) as on_outcome:
             outcome = self._run(graph_input, config)
             on_outcome(outcome)
         return outcome
 
     async def _aoutcome(self, graph_input: Any, config: RunnableConfig) -> Outcome:
-        if not is_traced():
-            return await self._arun(graph_input, config)
         with trace_question(self._loop.name, texts=self.policy.log_texts) as on_outcome:
             outcome = await self._arun(graph_input, config)
             on_outcome(outcome)

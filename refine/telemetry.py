@@ -35,11 +35,6 @@ _EVALUATION = "gen_ai.evaluation"
 _NAME = "refine"
 
 
-def is_traced() -> bool:
-    """Check whether the application has set up tracing."""
-    return _tracer() is not None
-
-
 def trace_question(refiner: str, *, texts: bool = False) -> AbstractContextManager[Callable[[Outcome], None]]:
     """Trace all that happens to one question in a `with` block, which yields what to call with the outcome.
 

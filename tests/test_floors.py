@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-import pytest
+from tests.laws import for_every
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -176,14 +176,14 @@ def modules(floor: str) -> list[tuple[str, str]]:
     ]
 
 
-@pytest.mark.parametrize("floor", BELOW)
+@for_every("floor", BELOW)
 def test_imports_run_downwards(floor: str) -> None:
     """No module imports a floor above its own, not even inside a function or for types."""
     found = {path: wrong for path, source in modules(floor) if (wrong := wrong_arrows(floor, source))}
     assert found == {}
 
 
-@pytest.mark.parametrize("floor", BELOW)
+@for_every("floor", BELOW)
 def test_a_framework_is_loaded_at_its_door_alone(floor: str) -> None:
     """Elsewhere a framework is imported inside the function that needs it, or for types."""
     found = {path: wrong for path, source in modules(floor) if (wrong := wrong_frameworks(path, source))}
@@ -195,8 +195,8 @@ def test_there_is_something_to_read() -> None:
     assert len(modules("judges")) > 10
 
 
-@pytest.mark.parametrize(
-    ("source", "when"),
+@for_every(
+    "source, when",
     [
         ("import graphs.loop", "loading"),
         ("from graphs import loop as x", "loading"),
@@ -218,7 +218,7 @@ def test_the_reader_finds_an_import_wherever_it_stands(source: str, when: str) -
     assert [one.when for one in imports(source) if one.package == "graphs"] == [when]
 
 
-@pytest.mark.parametrize(
+@for_every(
     "source",
     ["import graphsy", "from . import graphs", "'import graphs'", "from judges.graphs import x", "x.graphs"],
 )
@@ -227,8 +227,8 @@ def test_the_reader_finds_nothing_where_nothing_is(source: str) -> None:
     assert wrong_arrows("judges", source) == set()
 
 
-@pytest.mark.parametrize(
-    ("floor", "allowed"),
+@for_every(
+    "floor, allowed",
     [("judges", ""), ("graphs", "judges"), ("refine", "graphs judges"), ("demos", "graphs judges refine")],
 )
 def test_the_arrows_are_those_of_the_architecture(floor: str, allowed: str) -> None:
@@ -237,8 +237,8 @@ def test_the_arrows_are_those_of_the_architecture(floor: str, allowed: str) -> N
     assert wrong_arrows(floor, everything) == set(BELOW) - {floor, *allowed.split()}
 
 
-@pytest.mark.parametrize(
-    ("path", "source", "wrong"),
+@for_every(
+    "path, source, wrong",
     [
         ("judges/catalogue/general/rubric.py", "import langchain_core.messages", {"langchain_core"}),
         ("judges/catalogue/general/rubric.py", "def f():\n    import langchain_core", set()),
@@ -304,8 +304,8 @@ def test_the_rooms_of_judges_import_downwards() -> None:
     assert {path: wrong for path, source in rooms if (wrong := wrong_inner_arrows(path, source))} == {}
 
 
-@pytest.mark.parametrize(
-    ("path", "source", "wrong"),
+@for_every(
+    "path, source, wrong",
     [
         ("judges/models/retry.py", "from judges.judge import run", {"judge"}),
         ("judges/errors.py", "if TYPE_CHECKING:\n    from judges.sample import Sample", {"sample"}),
@@ -332,7 +332,7 @@ def circles(sources: Mapping[str, str]) -> set[str]:
     return set(open_ends)
 
 
-@pytest.mark.parametrize("floor", ["judges", "graphs", "refine"])
+@for_every("floor", ["judges", "graphs", "refine"])
 def test_no_module_imports_in_a_circle(floor: str) -> None:
     """Following imports never leads back to where one started, for types and inside functions included."""
     assert circles({_module_name(path): source for path, source in modules(floor)}) == set()

@@ -177,12 +177,13 @@ _OPTIONS = TypeVar("_OPTIONS", bound=CommandOptions)
 _Run = Callable[[_OPTIONS], int | None]
 
 
-def _command(group: str, runs: str = "") -> Callable[[_Run[_OPTIONS]], _Run[_OPTIONS]]:
+def _command(group: str, runs: str = "", of_trial: str = "") -> Callable[[_Run[_OPTIONS]], _Run[_OPTIONS]]:
     """Make a command of a function: its docstring is the help, its class of options what may be written.
 
     Args:
         group: Under which heading `refine --help` lists it.
         runs: The module of this package and the function in it that does it; empty is the function itself.
+        of_trial: The same for the folder of a trial, where that may stand in the place of a run's.
     """
 
     def register(run: _Run[_OPTIONS]) -> _Run[_OPTIONS]:
@@ -192,8 +193,9 @@ def _command(group: str, runs: str = "") -> Callable[[_Run[_OPTIONS]], _Run[_OPT
         def command(**values: Any) -> None:
             options = options_from(kind, values)
             with _one_line_errors(options):
-                module, _, function = runs.rpartition(".")
-                act = getattr(import_module(f"refine.cli.{module}"), function) if runs else run
+                place = of_trial if of_trial and _is_of_trial(options) else runs
+                module, _, function = place.rpartition(".")
+                act = getattr(import_module(f"refine.cli.{module}"), function) if place else run
                 raise typer.Exit(act(options) or 0)
 
         command.__doc__, command.__name__ = run.__doc__, run.__name__
@@ -207,16 +209,18 @@ def _command(group: str, runs: str = "") -> Callable[[_Run[_OPTIONS]], _Run[_OPT
     return register
 
 
+def _is_of_trial(options: Any) -> bool:
+    from refine.trials.manifest import is_trial
+
+    return is_trial(options.run)
+
+
 def _show_version(value: bool) -> None:  # noqa: FBT001 - typer passes an option's value by position
     if value:
-        typer.echo(f"refine {_version()}")
+        from judges.fingerprint import package_version
+
+        typer.echo(f"refine {package_version()}")
         raise typer.Exit
-
-
-def _version() -> str:
-    from judges.fingerprint import package_version
-
-    return package_version()
 
 
 @app.callback()
@@ -312,8 +316,8 @@ def _evaluate(options: of.EvaluateOptions) -> None:
     """
 
 
-@_command(_JUDGE)
-def _resume(options: of.ResumeOptions) -> int:
+@_command(_JUDGE, "runs.run_resume", of_trial="trial.resume_trial")
+def _resume(options: of.ResumeOptions) -> None:
     """Go on with a run that was stopped: judge only what is missing.
 
     Limits are those of this command; the run's earlier ones do not count any more.
@@ -324,15 +328,6 @@ def _resume(options: of.ResumeOptions) -> int:
 
     Exit code: as of `refine evaluate`.
     """
-    from refine.trials.manifest import is_trial
-
-    if is_trial(options.run):
-        from refine.cli.trial import resume_trial
-
-        return resume_trial(options)
-    from refine.cli.runs import run_resume
-
-    return run_resume(options)
 
 
 @_command(_JUDGE, "runs.run_rescore")
@@ -377,23 +372,14 @@ def _new_judge(options: of.NewJudgeOptions) -> None:
 _RUNS = "Read and compare runs"
 
 
-@_command(_RUNS)
-def _show(options: of.ShowOptions) -> int:
+@_command(_RUNS, "runs.run_show", of_trial="trial.show_trial")
+def _show(options: of.ShowOptions) -> None:
     """Show the totals of a finished run, and what went wrong in it.
 
     \b
     refine show runs/1
     refine show runs/1 --slice topic
     """
-    from refine.trials.manifest import is_trial
-
-    if is_trial(options.run):
-        from refine.cli.trial import show_trial
-
-        return show_trial(options)
-    from refine.cli.runs import run_show
-
-    return run_show(options)
 
 
 @_command(_RUNS)

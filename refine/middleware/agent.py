@@ -6,8 +6,9 @@ import atexit
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NotRequired, Self, TypeVar, Unpack
+from typing import Annotated, Any, NotRequired, Self, TypeVar, Unpack
 from uuid import uuid4
 from weakref import WeakSet
 
@@ -21,6 +22,7 @@ from langchain.agents.middleware import (
 )
 from langchain.agents.middleware.types import PrivateStateAttr
 from langchain.agents.structured_output import StructuredOutputError
+from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 from langchain_core.tools import BaseTool
 from langgraph.config import get_config
@@ -31,29 +33,26 @@ from langgraph.types import Command, GraphOutput
 from graphs import Bounds, Outcome, Overrides, Policy, langgraph_private, outcome_of
 from graphs.answers import without_reasoning
 from graphs.drivers import Flow, RunContext, Transition, adrive, drive
-from graphs.generators import RETURN_DIRECT
-from graphs.graph import input_judging
+from graphs.generators import RETURN_DIRECT, PerRequest
+from graphs.graph import build_loop, input_judging
 from graphs.outcome import InputError, add_outcome
 from graphs.piece_loop import show_rest
-from graphs.policy import PolicySettings, fail_closed
+from graphs.policy import Override, PolicySettings, fail_closed, policy_of
 from graphs.questions import InputMode
 from judges import ConfigurationError, as_judge, load
 from judges.compose import JudgeLike
 from judges.errors import shortened
 from judges.first_guesses import HintsAtCalls
+from judges.models.providers.langchain import chat_model
 from judges.runtime.flow import in_thread
-from judges.runtime.validation import naming_settings
+from judges.runtime.validation import naming_settings, whole_number
 from refine.middleware.model_call import (
     ModelCall,
     OpenTurns,
     Response,
     Turn,
     answer_in,
-    at_least_one,
     is_structured,
-    loop_of,
-    models_of,
-    policy_of,
 )
 from refine.promise import watch_promise
 from refine.question import OutcomeListener
@@ -181,30 +180,84 @@ class RefineState(AgentState[Any]):
     refine_turns: NotRequired[Annotated[dict[str, Any], PrivateStateAttr, _merge_turns]]
 
 
-class _TakesAJudgeAlone(HintsAtCalls):
-    """A middleware, which leaves the model to its agent, and says so where it is given both, or asked itself."""
+_OF_THE_AGENT = frozenset({"checkpointer", "context_schema", "durability", "store"})
 
-    _guesses_at = "a middleware"
 
-    if not TYPE_CHECKING:  # type checkers read the signature of __init__
+def _policy_of(policy: Policy | None, settings: Mapping[str, Any]) -> Policy:
+    """Return the policy of a middleware, given as one or as its settings.
 
-        def __new__(cls, *parts: object, **settings: object) -> Self:
-            """Return a new one; where nobody takes its outcomes, without the hook for turns that end elsewhere.
+    Raises:
+        ConfigurationError: If a setting is unknown, out of range, or not for a middleware.
+    """
+    misplaced = sorted(settings.keys() & _OF_THE_AGENT)
+    if misplaced:
+        raise ConfigurationError(f"the agent has {', '.join(misplaced)}, not the middleware; give it to the agent")
+    policy = policy_of(policy, settings)
+    if policy.on_exhausted == "interrupt":
+        raise ConfigurationError(
+            "on_exhausted='interrupt' is not for a middleware, where resuming would repeat every model call; put "
+            "the agent inside instead: SelfRefine(agent, judge, on_exhausted='interrupt', checkpointer=...)"
+        )
+    if policy.candidates > 1:
+        raise ConfigurationError(
+            f"candidates={policy.candidates} is not for a middleware, where each draft may call the agent's tools "
+            f"first; put the agent inside instead: SelfRefine(agent, judge, candidates={policy.candidates})"
+        )
+    return policy
 
-            Raises:
-                TypeError: If something beside the judge is given without a name.
-            """
-            if len(parts) > 1 or "model" in settings:
-                raise TypeError(
-                    f"{cls.__name__}(judge, ...) takes the judge alone, and settings by name; the model is the "
-                    f"agent's: create_agent(model, tools, middleware=[{cls.__name__}(judge)])"
-                )
-            is_heard = settings.get("on_outcome") is not None or settings.get("record") is not None
-            return super().__new__(cls if is_heard or cls is not SelfRefineMiddleware else _Unheard)
+
+def _models_of(policy: Policy) -> dict[int, BaseChatModel]:
+    """Return the chat models of a policy's overrides, by the attempt from which on they are used.
+
+    Raises:
+        ConfigurationError: If an override has something else, which could not use the agent's tools.
+    """
+    models: dict[int, BaseChatModel] = {}
+    for number in policy.overrides:
+        model = policy.override(number).model
+        if isinstance(model, str):
+            model = chat_model(model)
+        if isinstance(model, BaseChatModel):
+            models[number] = model
+        elif model is not None:
+            raise ConfigurationError(
+                f"overrides of a middleware have a chat model or its 'provider:model' name, which the agent uses "
+                f"with its tools, not {shortened(model)}"
+            )
+    return models
+
+
+def _policy_of_calls(policy: Policy) -> Policy:
+    """Return the policy of the loop itself, to which each model call of the agent gives its own generator."""
+    overrides = {number: Override(temperature=policy.override(number).temperature) for number in policy.overrides}
+    return policy.model_copy(update={"overrides": overrides})
+
+
+_Init = TypeVar("_Init", bound=Callable[..., None])
+
+
+def _taking_a_judge_alone(init: _Init) -> _Init:
+    """Decorate the `__init__` of a middleware so that it says whose the model is where one is given.
+
+    Raises:
+        TypeError: If something beside the judge is given without a name.
+    """
+
+    @wraps(init)
+    def alone(self: object, *parts: object, **settings: object) -> None:
+        if len(parts) > 1 or "model" in settings:
+            name = type(self).__name__
+            raise TypeError(
+                f"{name}(judge, ...) takes the judge alone, and settings by name; the model is the agent's: "
+                f"create_agent(model, tools, middleware=[{name}(judge)])"
+            )
+        init(self, *parts, **settings)
+
+    return alone  # type: ignore[return-value]  # as it wraps
 
 
 class SelfRefineMiddleware(
-    _TakesAJudgeAlone, AgentMiddleware[Any, Any, Any]
+    HintsAtCalls, AgentMiddleware[Any, Any, Any]
 ):  # fits into a list with those of any state and context
     """Judge the answers of an agent, and have them written again until one is accepted.
 
@@ -244,7 +297,9 @@ class SelfRefineMiddleware(
     """
 
     state_schema: type[Any] = RefineState
+    _guesses_at = "a middleware"
 
+    @_taking_a_judge_alone
     @naming_settings("SelfRefineMiddleware(judge), for instance SelfRefineMiddleware('length:at_most=80')")
     def __init__(
         self,
@@ -263,19 +318,28 @@ class SelfRefineMiddleware(
         **settings: Unpack[PolicySettings],
     ) -> None:
         super().__init__()
-        self.policy = policy_of(policy, settings)
+        if type(self) is SelfRefineMiddleware and on_outcome is None and record is None:
+            self.__class__ = _Unheard
+        self.policy = _policy_of(policy, settings)
         self._name = name
-        judge = as_judge(judge)
-        questions = input_judging(input_judge, input_mode)
-        self._loop = loop_of(judge, self.policy, name, bounds, piece_judge=piece_judge, questions=questions)
-        self._models = models_of(self.policy)
+        judge, questions = as_judge(judge), input_judging(input_judge, input_mode)
+        self._loop = build_loop(
+            PerRequest(),
+            judge,
+            _policy_of_calls(self.policy),
+            name=name,
+            bounds=bounds,
+            piece_judge=piece_judge,
+            questions=questions,
+        )
+        self._models = _models_of(self.policy)
         self._record = None if record is None else open_record(record)
         self._origin = Origin() if record is None else Origin.of(name, self._loop.judged_by, self.policy)
         self._watch = None if self.policy.certificate is None else watch_promise(self._record, self._loop)
         self._listener = OutcomeListener(on_outcome)
         self._turns = OpenTurns(
-            max_turns=at_least_one("max_turns", max_turns),
-            max_outcomes=at_least_one("max_outcomes", max_outcomes),
+            max_turns=whole_number(max_turns, setting="max_turns"),
+            max_outcomes=whole_number(max_outcomes, setting="max_outcomes"),
         )
         _with_open_turns.add(self)
         atexit.unregister(_report_at_exit)

@@ -23,23 +23,16 @@ from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage, BaseM
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.errors import GraphBubbleUp
 
-from graphs import Bounds, Outcome, Policy, Refinement, langchain_private
+from graphs import Outcome, Refinement, langchain_private
 from graphs.answers import CALL_AS_TEXT, Draft, unread_call
 from graphs.augment import copy_messages
 from graphs.drivers import Node, Transition
-from graphs.generators import Delta, DraftRequest, OnDelta, PerRequest
+from graphs.generators import Delta, DraftRequest, OnDelta
 from graphs.generators import delta_in as delta_of_chunk
-from graphs.graph import build_loop
-from graphs.loop import Loop
 from graphs.outcome import DraftError
-from graphs.policy import Override
-from graphs.policy import policy_of as checked_policy
-from graphs.questions import InputJudging
 from graphs.refinement import StopReason
 from graphs.structure import misfit_of, schemas_in
-from judges import ConfigurationError
-from judges.errors import shortened
-from judges.models.providers.langchain import chat_model, usage_of
+from judges.models.providers.langchain import usage_of
 from judges.verdict import Usage
 
 T = TypeVar("T")
@@ -560,78 +553,3 @@ def _change(request: ModelRequest[Any], changes: Mapping[str, Any]) -> ModelRequ
 
 def _drop(_: Any) -> None:
     """Discard what is written."""
-
-
-_OF_THE_AGENT = frozenset({"checkpointer", "context_schema", "durability", "store"})
-
-
-def policy_of(policy: Policy | None, settings: Mapping[str, Any]) -> Policy:
-    """Return the policy of a middleware, given as one or as its settings.
-
-    Raises:
-        ConfigurationError: If a setting is unknown, out of range, or not for a middleware.
-    """
-    misplaced = sorted(settings.keys() & _OF_THE_AGENT)
-    if misplaced:
-        raise ConfigurationError(f"the agent has {', '.join(misplaced)}, not the middleware; give it to the agent")
-    policy = checked_policy(policy, settings)
-    if policy.on_exhausted == "interrupt":
-        raise ConfigurationError(
-            "on_exhausted='interrupt' is not for a middleware, where resuming would repeat every model call; put "
-            "the agent inside instead: SelfRefine(agent, judge, on_exhausted='interrupt', checkpointer=...)"
-        )
-    if policy.candidates > 1:
-        raise ConfigurationError(
-            f"candidates={policy.candidates} is not for a middleware, where each draft may call the agent's tools "
-            f"first; put the agent inside instead: SelfRefine(agent, judge, candidates={policy.candidates})"
-        )
-    return policy
-
-
-def models_of(policy: Policy) -> dict[int, BaseChatModel]:
-    """Return the chat models of a policy's overrides, by the attempt from which on they are used.
-
-    Raises:
-        ConfigurationError: If an override has something else, which could not use the agent's tools.
-    """
-    models: dict[int, BaseChatModel] = {}
-    for number in policy.overrides:
-        model = policy.override(number).model
-        if isinstance(model, str):
-            model = chat_model(model)
-        if isinstance(model, BaseChatModel):
-            models[number] = model
-        elif model is not None:
-            raise ConfigurationError(
-                f"overrides of a middleware have a chat model or its 'provider:model' name, which the agent uses "
-                f"with its tools, not {shortened(model)}"
-            )
-    return models
-
-
-def loop_of(
-    judge: object,
-    policy: Policy,
-    name: str,
-    bounds: Bounds | None,
-    *,
-    piece_judge: object = None,
-    questions: InputJudging | None = None,
-) -> Loop:
-    """Return the loop of a middleware, to which each model call of the agent gives its own generator."""
-    overrides = {number: Override(temperature=policy.override(number).temperature) for number in policy.overrides}
-    request_policy = policy.model_copy(update={"overrides": overrides})
-    return build_loop(
-        PerRequest(), judge, request_policy, name=name, bounds=bounds, piece_judge=piece_judge, questions=questions
-    )
-
-
-def at_least_one(name: str, value: object) -> int:
-    """Return a whole number from 1.
-
-    Raises:
-        ConfigurationError: If the value is none.
-    """
-    if type(value) is not int or value < 1:
-        raise ConfigurationError(f"{name} is a whole number from 1, not {shortened(value)}")
-    return value

@@ -585,9 +585,7 @@ class Queries:
 
     def keep_alarm(self, name: str, moved_to: str) -> None:
         """Keep an alarm, which stays when its labels go; the last one counts."""
-        lock_tables(self.connection)
-        self.connection.execute(sa.delete(STATE).filter_by(name=name))
-        self.connection.execute(STATE.insert().values(name=name, at=now_ms(), id=moved_to))
+        self._keep(name, moved_to)
 
     def label_uses(self) -> list[str]:
         """Return what was kept of the use of labels, the oldest first."""
@@ -596,10 +594,13 @@ class Queries:
 
     def keep_label_use(self, line: str) -> None:
         """Keep that labels were used; it stays when the labels go."""
+        self._keep(f"{_USE}{blake2b(line.encode(), digest_size=16).hexdigest()}", line)
+
+    def _keep(self, name: str, text: str) -> None:
+        """Keep a text under a name in the record's state, in place of an earlier one."""
         lock_tables(self.connection)
-        name = f"{_USE}{blake2b(line.encode(), digest_size=16).hexdigest()}"
         self.connection.execute(sa.delete(STATE).filter_by(name=name))
-        self.connection.execute(STATE.insert().values(name=name, at=now_ms(), id=line))
+        self.connection.execute(STATE.insert().values(name=name, at=now_ms(), id=text))
 
     def save(self, label: Label) -> None:
         """Save a label in place of an earlier one of the same person; an empty one only deletes that.

@@ -24,16 +24,12 @@ def test_the_agent_measures_again(capsys: pytest.CaptureFixture[str]) -> None:
     assert "0 of 3 rejected drafts" in shown
 
 
-def test_a_good_answer_is_accepted_at_once(capsys: pytest.CaptureFixture[str]) -> None:
-    """Then there is one attempt, and nothing was rejected."""
+def test_an_answer_is_accepted_at_once_or_never(capsys: pytest.CaptureFixture[str]) -> None:
+    """One attempt, and nothing was rejected; else the exit code says so. A wrong setting is one line."""
     assert agent.main(["--seed", str(ACCEPTED_AT_ONCE)]) == 0
     shown = capsys.readouterr().out
     assert "attempt 2" not in shown
     assert "0 of 0 rejected drafts" in shown
-
-
-def test_what_is_never_accepted_ends_with_one(capsys: pytest.CaptureFixture[str]) -> None:
-    """The exit code says whether an answer was accepted; a wrong setting is one line."""
     assert agent.main(["--seed", str(REFUSED_FIRST), "--max-attempts", "2"]) == 1
     assert "not accepted (max_attempts)" in capsys.readouterr().out
     assert agent.main(["--max-attempts", "0"]) == 2
@@ -48,17 +44,13 @@ def test_it_runs_as_a_module() -> None:
 
 
 def test_every_answer_is_refined(capsys: pytest.CaptureFixture[str]) -> None:
-    """Each question takes two attempts, the second is accepted, and the page's address is printed."""
+    """The second attempt of each is accepted, and the page's address is printed; a wrong port is one line."""
     assert guard.main([]) == 0
     shown = capsys.readouterr().out
     assert shown.count("attempt 1") == shown.count("attempt 2") == 3
     assert shown.count("because") == 3
     assert "usual way" not in shown
     assert re.search(r"followed once:\s+http://127\.0\.0\.1:\d+/#link=\S+", shown)
-
-
-def test_a_wrong_option_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    """A port that cannot be is refused in one line."""
     assert guard.main(["--port", "99999"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "port = 99999" in line

@@ -30,49 +30,24 @@ def chat(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
     return run
 
 
-def test_a_name_is_remembered_across_turns(chat: Chat) -> None:
-    """What was said turns ago is still known."""
+def test_a_chat_remembers_what_was_said(chat: Chat) -> None:
+    """Turns ago, in this chat and in no other; neither drafts nor feedback, which are not shown either."""
     code, shown = chat("Hello", "My name is Ada", "How are you?", "What is my name?")
-
     assert code == 0
     assert "Your name is Ada, as you told me." in shown
-
-
-def test_chats_do_not_share_a_memory(chat: Chat) -> None:
-    """A new chat knows nothing of the one before."""
-    chat("My name is Ada")
-
     assert "Ada" not in chat("What is my name?")[1]
-
-
-def test_a_refused_draft_is_never_shown(chat: Chat) -> None:
-    """Drafts that are too brief are refused: a line tells so, and none of their words are printed."""
     _, shown = chat("Hello", "My name is Ada", "Hello", "What is my name?", "Hm", "Hm")
-
     assert shown.count("draft 1 refused, rated 1 of 4") == 3
     assert not [line for line in shown.splitlines() if line.strip().removeprefix("assistant ").strip() in BRIEF]
+    assert "Before this you said “Hello” and “Hm”." in chat("Hello", "Hm", "What did I say?")[1]
 
 
-def test_a_refused_draft_is_not_remembered(chat: Chat) -> None:
-    """The conversation holds what the user said, and neither drafts nor feedback."""
-    _, shown = chat("Hello", "Hm", "What did I say?")
-
-    assert "Before this you said “Hello” and “Hm”." in shown
-
-
-def test_quit_ends_the_chat(chat: Chat) -> None:
-    """Nothing after `/quit` is answered."""
+def test_quit_ends_the_chat_and_a_blank_line_does_not(chat: Chat) -> None:
+    """Nothing after `/quit` is answered, nor is an empty line."""
     code, shown = chat("/quit", "Hello")
-
     assert code == 0
     assert "Hello" not in shown
-
-
-def test_blank_lines_are_not_questions(chat: Chat) -> None:
-    """An empty line gets no answer, and does not end the chat."""
-    _, shown = chat("", "  ", "Hello")
-
-    assert shown.count("assistant") == 1
+    assert chat("", "  ", "Hello")[1].count("assistant") == 1
 
 
 def test_ctrl_c_ends_the_chat(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

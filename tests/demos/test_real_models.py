@@ -16,6 +16,7 @@ from demos.chat import main as chat
 from demos.local import REQUESTS, main
 from demos.weather.app import main as weather
 from judges import Verdict
+from tests.laws import for_every
 from tests.model_server import ModelServer, Reply, serving, tools_of
 from tests.tiny_llama import write_model
 
@@ -91,7 +92,7 @@ def test_a_real_judge_is_shown_live(server: ModelServer, capsys: pytest.CaptureF
     )
 
 
-@pytest.mark.parametrize(("option", "message"), [("--generator", "generator"), ("--judge", "judge")])
+@for_every("option, message", [("--generator", "generator"), ("--judge", "judge")])
 def test_a_model_that_cannot_be_asked_is_reported_in_one_line(
     server: ModelServer, capsys: pytest.CaptureFixture[str], option: str, message: str
 ) -> None:
@@ -109,25 +110,17 @@ def test_a_model_that_cannot_be_asked_is_reported_in_one_line(
 def test_a_chat_runs_on_real_models(
     server: ModelServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A chat answers from the server; a model that judges itself is warned of in one line."""
+    """A model that judges itself is warned of in one line, and each question without an answer is one."""
+    asked = ["--base-url", server.url, "--generator"]
     monkeypatch.setattr(sys, "stdin", io.StringIO("Hello\n"))
-
-    code = chat(["--base-url", server.url, "--generator", "small", "--judge", "small"])
-
+    code = chat([*asked, "small", "--judge", "small"])
     captured = capsys.readouterr()
     (line,) = captured.err.splitlines()
     assert code == 0
     assert "At your service." in captured.out
     assert line.startswith("demos.chat: 'helpfulness' asks the very model that generates")
-
-
-def test_a_chat_without_any_answer_exits_2(
-    server: ModelServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where no question could be answered, each says so on stderr, and the exit code is 2."""
     monkeypatch.setattr(sys, "stdin", io.StringIO("Hello\nHello?\n"))
-
-    assert chat(["--base-url", server.url, "--generator", "locked"]) == 2
+    assert chat([*asked, "locked"]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 2
 
 
@@ -156,8 +149,8 @@ def test_no_model_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert re.fullmatch(r"demos.local: .*none.gguf.*cannot be read.*\n", capsys.readouterr().err)
 
 
-@pytest.mark.parametrize(
-    ("answer", "rating"),
+@for_every(
+    "answer, rating",
     [
         ('{"title": "Moby Dick", "author": "Melville"}', 4),
         ('{"title": "Moby Dick"}', 1),

@@ -79,77 +79,48 @@ def test_an_answer_is_accepted_if_and_only_if_it_is_possible(weather: Run, seed:
 
 
 def test_a_seed_repeats_a_run(weather: Run) -> None:
-    """The same seed gives the same attempts, word for word."""
+    """Word for word; seeds differ; without one, which is printed, two drafts are refused, as is to be shown."""
     first, second = (weather("--seed", REFUSED_FIRST, "--json").record for _ in range(2))
 
     assert len(first["attempts"]) > 1
     assert without_times(first) == without_times(second)
-
-
-def test_seeds_differ(weather: Run) -> None:
-    """Different seeds give runs of different lengths."""
     assert len({len(weather("--seed", seed, "--json").record["attempts"]) for seed in range(6)}) > 1
-
-
-def test_without_a_seed_two_drafts_are_refused(weather: Run) -> None:
-    """A first run shows what the loop is for, and its seed, which is printed, repeats it."""
-    first = weather("--json").record
-
-    assert [attempt["rating"] for attempt in first["attempts"]] == [1, 1, 4]
-    assert without_times(weather("--seed", first["seed"], "--json").record) == without_times(first)
+    unseeded = weather("--json").record
+    assert [attempt["rating"] for attempt in unseeded["attempts"]] == [1, 1, 4]
+    assert without_times(weather("--seed", unseeded["seed"], "--json").record) == without_times(unseeded)
 
 
 def test_json_is_one_object_with_the_promised_keys(weather: Run) -> None:
-    """Nothing but one JSON object is on stdout, and nothing at all on stderr."""
-    ran = weather("--seed", REFUSED_FIRST, "--json")
+    """Each attempt has one call of the tool, for the city that was asked about; usage adds up."""
+    ran = weather("--seed", REFUSED_FIRST, "--json", "--question", "Is it warm in New York today?")
 
-    assert ran.record.keys() >= {"passed", "stop_reason", "answer", "attempts", "usage", "latency_s"}
-    attempt = ran.record["attempts"][0]
-    assert attempt.keys() >= {"answer", "rating", "feedback", "rationale", "tools", "latency_s"}
-    assert attempt["rating"] == 1
-    assert "Call the weather tool again" in attempt["feedback"]
-    assert "impossible" in attempt["rationale"]
+    record, attempts = ran.record, ran.record["attempts"]
     assert ran.err == ""
-
-
-def test_the_tool_is_called_once_per_attempt(weather: Run) -> None:
-    """Each attempt holds one real call of the tool, for the city that was asked about, with its result."""
-    attempts = weather("--seed", REFUSED_FIRST, "--json", "--question", "Is it warm in New York today?").record[
-        "attempts"
-    ]
-
+    assert record.keys() >= {"passed", "stop_reason", "answer", "attempts", "usage", "latency_s"}
+    assert attempts[0].keys() >= {"answer", "rating", "feedback", "rationale", "tools", "latency_s"}
+    assert attempts[0]["rating"] == 1
+    assert "Call the weather tool again" in attempts[0]["feedback"]
+    assert "impossible" in attempts[0]["rationale"]
     assert len(attempts) > 1
     for attempt in attempts:
         (call,) = attempt["tools"]
         assert (call["name"], call["args"]) == ("weather", {"city": "New York"})
         assert attempt["answer"] == f"It is {call['result']} in New York."
-
-
-def test_usage_adds_up(weather: Run) -> None:
-    """The run's usage is that of its attempts: two model calls each, and no call to judge."""
-    record = weather("--seed", REFUSED_FIRST, "--json").record
-
-    assert [one["usage"]["calls"] for one in record["attempts"]] == [2] * len(record["attempts"])
-    assert record["usage"]["calls"] == 2 * len(record["attempts"])
-    assert record["usage"]["input_tokens"] == sum(one["usage"]["input_tokens"] for one in record["attempts"])
+        assert attempt["usage"]["calls"] == 2  # and no call to judge
+    assert record["usage"]["calls"] == 2 * len(attempts)
+    assert record["usage"]["input_tokens"] == sum(one["usage"]["input_tokens"] for one in attempts)
 
 
 def test_a_run_that_is_not_accepted_exits_1(weather: Run) -> None:
-    """With one attempt and a broken thermometer the answer is shown as not accepted."""
+    """With one attempt and a broken thermometer the answer is shown as not accepted, on the screen and as JSON."""
     ran = weather("--seed", REFUSED_FIRST, "--max-attempts", 1)
 
     assert ran.code == 1
     assert "1 of 4, refused" in ran.out
     assert "not accepted (max_attempts)" in ran.out
     assert "gave up after 1 attempt in" in ran.out
-
-
-def test_the_record_of_a_run_that_is_not_accepted_says_so(weather: Run) -> None:
-    """The JSON object tells that nothing passed, and why it stopped."""
     ran = weather("--seed", REFUSED_FIRST, "--max-attempts", 1, "--json")
-
-    assert ran.code == 1
-    assert (ran.record["passed"], ran.record["stop_reason"]) == (False, "max_attempts")
+    assert (ran.code, ran.record["passed"], ran.record["stop_reason"]) == (1, False, "max_attempts")
 
 
 def test_the_screen_tells_the_story_in_order(weather: Run) -> None:
@@ -160,14 +131,6 @@ def test_the_screen_tells_the_story_in_order(weather: Run) -> None:
     landmarks += ["attempt 2", "4 of 4, accepted", "accepted answer", "It is 15 °C in Paris.", "accepted after"]
     assert re.search(".*?".join(map(re.escape, landmarks)), ran.out, re.DOTALL)
     assert max(map(len, ran.out.splitlines())) <= 80
-
-
-def test_a_possible_first_answer_is_not_asked_for_again(weather: Run) -> None:
-    """One attempt is made where the first one is accepted."""
-    ran = weather("--seed", ACCEPTED_AT_ONCE)
-
-    assert "attempt 2" not in ran.out
-    assert "accepted after 1 attempt in" in ran.out
 
 
 def test_without_rich_the_same_is_reported_in_plain_text(weather: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,13 +152,17 @@ def words(text: str) -> list[str]:
     return re.findall(r"\w+", re.sub(r"in \d+\.\d+ s", "", text))
 
 
-def test_a_text_cannot_steer_the_terminal(weather: Run) -> None:
-    """Escape sequences in a question do not reach the screen."""
-    assert "\x1b" not in weather("--seed", ACCEPTED_AT_ONCE, "--question", "How is it in \x1b[2JRome?").out
+def test_a_possible_first_answer_is_not_asked_for_again(weather: Run) -> None:
+    """One attempt is made, and no escape sequence of a question reaches the screen."""
+    ran = weather("--seed", ACCEPTED_AT_ONCE, "--question", "How is it in \x1b[2JRome?")
+
+    assert "attempt 2" not in ran.out
+    assert "accepted after 1 attempt in" in ran.out
+    assert "\x1b" not in ran.out
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
+@for_every(
+    "arguments, message",
     [
         (["--success-rating", "5"], "success_rating"),
         (["--max-attempts", "0"], "max_attempts"),
@@ -243,8 +210,8 @@ def test_it_runs_as_a_module_without_colour() -> None:
     assert "It is 15 °C in Paris." in ran.stdout
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
+@for_every(
+    "text, found",
     [
         ("It is 15 °C.", [15]),
         ("It is -125°C.", [-125]),
@@ -262,8 +229,8 @@ def test_temperatures_are_read(text: str, found: list[float]) -> None:
     assert celsius(text) == found
 
 
-@pytest.mark.parametrize(
-    ("results", "answer", "rating"),
+@for_every(
+    "results, answer, rating",
     [
         (["15 °C"], "It is 15 °C.", 4),
         (["-255 °C", "15 °C"], "It is 15 °C.", 4),

@@ -2,21 +2,41 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
 from langchain.agents.structured_output import ProviderStrategy, ToolStrategy
 from langchain_core.messages import AIMessage
+from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import tool
 from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import interrupt
 from pydantic import BaseModel
 
 from judges.messages import ToolCall
 from judges.testing import ScriptedModel
 from refine.middleware import SelfRefineMiddleware
 from tests.graphs.test_streams import GOOD, MARK, Graph, strict
+
+QUESTION: Any = {"messages": [("user", "what is it?")]}
+THREAD: RunnableConfig = {"configurable": {"thread_id": "1"}}
+
+
+def invoke(agent: Any, question: Any = QUESTION, config: RunnableConfig | None = None, **settings: Any) -> Any:
+    """Ask an agent."""
+    return agent.invoke(question, config, **settings)
+
+
+def ainvoke(agent: Any, question: Any = QUESTION, config: RunnableConfig | None = None, **settings: Any) -> Any:
+    """Ask an agent without blocking."""
+    return asyncio.run(agent.ainvoke(question, config, **settings))
+
+
+both = pytest.mark.parametrize("ask", [invoke, ainvoke])
 
 REJECTED = 9
 ATTEMPTS = REJECTED + 1
@@ -33,6 +53,12 @@ def lookup(subject: str) -> str:
     return f"about {subject}"
 
 
+@tool
+def wait(subject: str) -> str:
+    """Wait for a human."""
+    return str(interrupt(subject))
+
+
 @tool(return_direct=True)
 def hand_over(subject: str) -> str:
     """Hand a subject over."""
@@ -45,9 +71,9 @@ class Report(BaseModel):
     text: str
 
 
-def calling(number: int) -> ToolCall:
-    """Make a call of the tool with an id of its own."""
-    return ToolCall(name="lookup", args={"subject": f"it {number}"}, id=f"call_{number}")
+def calling(number: int, name: str = "lookup") -> ToolCall:
+    """Make a call of a tool with an id of its own."""
+    return ToolCall(name=name, args={"subject": f"it {number}"}, id=f"call_{number}")
 
 
 def tool_script(texts: Sequence[str]) -> list[object]:
@@ -98,6 +124,11 @@ class Telling(AgentMiddleware):
         response = await handler(request)
         request.runtime.stream_writer({"answer": str(response.result[-1].text)})
         return response
+
+
+def agent_of(model: ScriptedModel, refining: Any, *tools: Any, **settings: Any) -> Any:
+    """Make an agent with the middleware and tools: of each kind one where none is named."""
+    return create_agent(model, [*tools] or [lookup, hand_over], middleware=[refining], **settings)
 
 
 def refining_agent(script: Sequence[object], *, middleware: Sequence[Any] = (), **settings: Any) -> Graph:

@@ -159,9 +159,10 @@ def test_evidence_is_bound_to_the_call() -> None:
         seen.append(reference)
         return True
 
-    refiner = SelfRefine(ScriptedModel(["x"]), judge)
-    assert refiner.bind(evidence={"reference": "r"}, stop=["."]).invoke("q").text == "x"
+    model = ScriptedModel(["x"])
+    assert SelfRefine(model, judge).bind(evidence={"reference": "r"}, temperature=0.3).invoke("q").text == "x"
     assert seen == ["r"]
+    assert (model.settings[0]["temperature"], "evidence" in model.settings[0]) == (0.3, False)
 
 
 def test_a_bound_refiner_is_pickled() -> None:

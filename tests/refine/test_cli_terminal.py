@@ -22,6 +22,7 @@ from judges.testing import ScriptedJudge
 from refine import DatabaseRecord, SelfRefine
 from refine.cli.app import app
 from tests import forks
+from tests.laws import for_every
 from tests.snippets import ROOT
 from tests.statistics.test_certifying import loop_rows
 
@@ -145,8 +146,8 @@ def test_without_out_a_run_has_a_folder_of_its_own_which_is_named(rows: Path) ->
     assert all((folder / "summary.json").is_file() for folder in folders)
 
 
-@pytest.mark.parametrize(
-    ("typed", "offered"),
+@for_every(
+    "typed, offered",
     [
         ("refine ev", "evaluate"),
         ("refine judges ragas.faithf", "ragas.faithfulness"),
@@ -154,17 +155,12 @@ def test_without_out_a_run_has_a_folder_of_its_own_which_is_named(rows: Path) ->
     ],
 )
 def test_a_shell_completes_commands_and_judges(typed: str, offered: str) -> None:
-    """What bash asks for is answered: commands, options, and judges by name."""
+    """What bash asks for is answered: commands, options and judges by name; the script can be installed."""
     words = typed.split()
     asked = {"_REFINE_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": str(len(words) - 1)}
     result = forks.run("refine", folder=ROOT, **asked)
     assert offered in result.stdout.split(), result
-
-
-def test_completion_can_be_installed() -> None:
-    """`--show-completion` prints a script for the shell."""
-    shown = CliRunner().invoke(app, ["--help"]).stdout
-    assert "--install-completion" in shown
+    assert "--install-completion" in CliRunner().invoke(app, ["--help"]).stdout
 
 
 def test_a_record_in_which_nothing_passes_has_nothing_to_label(
@@ -183,22 +179,31 @@ def test_a_record_in_which_nothing_passes_has_nothing_to_label(
     assert "there is nothing to label: the record holds no answer yet" in text
 
 
+def record_answers(count: int) -> None:
+    """Record answers that pass, in the folder to work in."""
+    with closing(DatabaseRecord("sqlite:///record.db", texts=True)) as record:
+        loop = SelfRefine(lambda _: "It is so.", as_judge(lambda answer: (len(answer) > 3, "")), record=record)
+        for number in range(count):
+            loop.refine(f"Why {number}?")
+
+
+def labels_by_person() -> Counter[str]:
+    """Count the labels of that record by who gave them."""
+    with closing(DatabaseRecord("sqlite:///record.db")) as record:
+        return Counter(label["by"] for row in record.attempts() for label in row.get("labels", ()))
+
+
 def test_two_people_label_a_record_and_it_is_certified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ann labels what would go out, Bob what she called bad; then a certificate is written, within 80 columns."""
     monkeypatch.chdir(tmp_path)
-    with closing(DatabaseRecord("sqlite:///record.db", texts=True)) as record:
-        loop = SelfRefine(lambda _: "It is so.", as_judge(lambda answer: (len(answer) > 3, "")), record=record)
-        for number in range(40):
-            loop.refine(f"Why {number}?")
+    record_answers(40)
     ann = b"b" + b"g" * 39 + b"\r"
     first = screen("certify", "sqlite:///record.db", "--by", "ann", columns=80, keys=ann, code=1)
     assert "to be seen by another person (people err): 1 answer; another NAME in" in " ".join(first.split())
     assert max(map(len, first[first.index("refine: called bad") :].splitlines())) <= 80
     settings = ("--alpha", "0.2", "--once")
     text = screen("certify", "sqlite:///record.db", "--by", "bob", *settings, columns=80, keys=b"b")
-    with closing(DatabaseRecord("sqlite:///record.db")) as record:
-        labels = [label for row in record.attempts() for label in row["labels"]]
-    assert Counter(label["by"] for label in labels) == {"ann": 40, "bob": 1}
+    assert labels_by_person() == {"ann": 40, "bob": 1}
     above, crontab = text.rstrip().split("*/15 * * * * ")
     found = Path(sys.executable).with_name("refine")
     assert max(map(len, above[above.index("CERTIFIED") :].splitlines())) <= 80
@@ -214,16 +219,11 @@ def test_two_people_label_a_record_and_it_is_certified(tmp_path: Path, monkeypat
 def test_a_tie_is_decided_in_the_same_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who is there labels on at once: a third person decides a tie, and the certificate is written."""
     monkeypatch.chdir(tmp_path)
-    with closing(DatabaseRecord("sqlite:///record.db", texts=True)) as record:
-        loop = SelfRefine(lambda _: "It is so.", as_judge(lambda answer: (len(answer) > 3, "")), record=record)
-        for number in range(40):
-            loop.refine(f"Why {number}?")
+    record_answers(40)
     keys = b"b" + b"g" * 39 + b"bob\rg" + b"cy\rb"
     settings = ("--alpha", "0.2", "--once")
     text = screen("certify", "sqlite:///record.db", "--by", "ann", *settings, columns=80, keys=keys)
-    with closing(DatabaseRecord("sqlite:///record.db")) as record:
-        labels = [label for row in record.attempts() for label in row["labels"]]
-    assert Counter(label["by"] for label in labels) == {"ann": 40, "bob": 1, "cy": 1}
+    assert labels_by_person() == {"ann": 40, "bob": 1, "cy": 1}
     assert IssuedCertificate.read("certificate.json").bad == 1
     assert "CERTIFIED" in text
 
@@ -231,17 +231,12 @@ def test_a_tie_is_decided_in_the_same_command(tmp_path: Path, monkeypatch: pytes
 def test_more_labels_are_asked_for_in_the_same_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where too few are labelled it says how many the next certificate needs, and whether the record has them."""
     monkeypatch.chdir(tmp_path)
-    with closing(DatabaseRecord("sqlite:///record.db", texts=True)) as record:
-        loop = SelfRefine(lambda _: "It is so.", as_judge(lambda answer: (len(answer) > 3, "")), record=record)
-        for number in range(50):
-            loop.refine(f"Why {number}?")
+    record_answers(50)
     command = ("certify", "sqlite:///record.db", "--by", "ann")
     text = screen(*command, "--budget", "20", columns=80, keys=b"g" * 20 + b"bob\r" + b"g" * 26)
     assert "About 46 released and labelled answers are needed, 26 more than now" in " ".join(text.split())
     assert "26 more labels would probably do." in text
-    with closing(DatabaseRecord("sqlite:///record.db")) as record:
-        labels = [label["by"] for row in record.attempts() for label in row.get("labels", ())]
-    assert Counter(labels) == {"ann": 20, "bob": 26}
+    assert labels_by_person() == {"ann": 20, "bob": 26}
     certificate = IssuedCertificate.read("certificate.json")
     assert (certificate.certified, certificate.use_of_labels, certificate.runs) == (True, 2, 46)
     strict = ("--alpha", "0.05", "--out", "strict.json", "--budget", "46")

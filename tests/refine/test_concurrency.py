@@ -97,20 +97,15 @@ async def test_a_thousand_at_once_never_meet() -> None:
 
 
 async def test_many_at_once_under_a_checkpointer_never_meet() -> None:
-    """The same through the graph, a thread each."""
+    """The same through the graph, a thread each, with members of a panel that speak at once."""
     exchange = Exchange()
-    refiner = SelfRefine(exchange.generate, exchange.judge, checkpointer=InMemorySaver())
-    check(await gathered(refiner, 200, 100), exchange)
-
-
-async def test_many_panels_at_once_never_meet() -> None:
-    """The same with members of a panel that speak at once, sync and async ones."""
-    exchange = Exchange()
-    refiner = SelfRefine(exchange.generate, Panel([exchange.judge, exchange.rule]))
-    outcomes = await gathered(refiner, 300, 150)
+    panel = Panel([exchange.judge, exchange.rule])
+    outcomes = await gathered(SelfRefine(exchange.generate, panel, checkpointer=InMemorySaver()), 200, 100)
     assert exchange.strays == []
+    assert exchange.prompts == 2 * len(outcomes)
     for number, outcome in enumerate(outcomes):
         assert set(MARKER.findall(outcome.model_dump_json())) == {f"marker-{number}-"}
+        assert (outcome.text, [one.rating for one in outcome.attempts]) == (f"marker-{number}- good", [1, 4])
 
 
 @pytest.mark.parametrize("checkpointed", [False, True], ids=["plain", "kept"])

@@ -22,6 +22,7 @@ from judges import ConfigurationError
 from judges.testing import ScriptedModel
 from refine import SelfRefine
 from refine.middleware import SelfRefineMiddleware
+from tests.laws import for_every
 
 ASKED: Any = {"messages": [("user", "what?")]}
 THREAD: Any = {"configurable": {"thread_id": "1"}}
@@ -172,42 +173,39 @@ class AsksAfterEachCall(AgentMiddleware[Any, Any, Any]):
         return reply if interrupt({"judge this": reply.result[-1].text}) else ModelResponse([AIMessage("no")])
 
 
-def test_a_middleware_inside_that_asks_gets_the_decision_on_its_own_question() -> None:
-    """Questions of a middleware and of a judge take turns, and no answer is taken for another's."""
-    made, shown = list[str](), list[str]()
-    agent = agent_with(InMemorySaver(), drafts(), shown, AsksBeforeEachCall(made), augment="last_draft")
-    state = agent.invoke(ASKED, THREAD)
-    steps: list[tuple[object, object]] = [
-        ("call 1?", "yes to call 1"),
-        ({"judge this": "draft 1"}, False),
-        ("call 2?", "yes to call 2"),
-        ({"judge this": "draft 2"}, True),
-    ]
+ALTERNATELY: list[tuple[object, object]] = [
+    ("call 1?", "yes to call 1"),
+    ({"judge this": "draft 1"}, False),
+    ("call 2?", "yes to call 2"),
+    ({"judge this": "draft 2"}, True),
+]
+ONCE: list[tuple[object, object]] = [
+    ("call 1?", "yes to call 1"),
+    ({"judge this": "draft 1"}, False),
+    ({"judge this": "draft 2"}, False),
+    ({"judge this": "draft 3"}, True),
+]
+
+
+@for_every("inside, steps, calls", [(True, ALTERNATELY, 2), (False, ONCE, 1)])
+def test_a_middleware_that_asks_gets_the_decision_on_its_own_question(
+    inside: bool,  # noqa: FBT001 - a case
+    steps: list[tuple[object, object]],
+    calls: int,
+) -> None:
+    """Inside, its questions and a judge's take turns; outside, what was decided stands for all drafts."""
+    made, texts = list[str](), drafts()
+    refining = SelfRefineMiddleware(asking([]), augment="last_draft")
+    both: list[Any] = [refining, AsksBeforeEachCall(made)]
+    middleware = both if inside else both[::-1]
+    model = ScriptedModel(lambda _: next(texts))
+    agent = create_agent(model, [], middleware=middleware, checkpointer=InMemorySaver())
+    state: Any = agent.invoke(ASKED, THREAD)
     for question, decision in steps:
         assert question_of(state) == question
         state = agent.invoke(Command(resume=decision), THREAD)
-    assert state["messages"][-1].text == "draft 2"
-    assert set(made) == {"yes to call 1", "yes to call 2"}
-
-
-def test_a_middleware_outside_that_asks_keeps_its_decisions() -> None:
-    """What was decided outside of the loop stands while drafts inside it are decided on."""
-    made, shown = list[str](), list[str]()
-    texts = drafts()
-    model = ScriptedModel(lambda _: next(texts))
-    middleware = [AsksBeforeEachCall(made), SelfRefineMiddleware(asking(shown))]
-    agent = create_agent(model, [], middleware=middleware, checkpointer=InMemorySaver())
-    state: Any = agent.invoke(ASKED, THREAD)
-    for question, decision in [
-        ("call 1?", "yes to call 1"),
-        ({"judge this": "draft 1"}, False),
-        ({"judge this": "draft 2"}, False),
-        ({"judge this": "draft 3"}, True),
-    ]:
-        assert question_of(state) == question
-        state = agent.invoke(Command(resume=decision), THREAD)
-    assert state["messages"][-1].text == "draft 3"
-    assert set(made) == {"yes to call 1"}
+    assert {"judge this": state["messages"][-1].text} == steps[-1][0]
+    assert set(made) == {f"yes to call {number}" for number in range(1, calls + 1)}
 
 
 def test_all_models_inside_an_attempt_say_again_what_a_human_decided_on() -> None:

@@ -42,9 +42,12 @@ def test_the_tree_of_errors() -> None:
     assert issubclass(DraftError, TypeError)
 
 
-@pytest.mark.parametrize("checkpointer", [None, InMemorySaver()], ids=["plain", "kept"])
-async def test_a_refusal_holds_the_record(checkpointer: Any) -> None:
-    """`NotAccepted` holds every attempt, at every entrance."""
+plain_and_kept = pytest.mark.parametrize("checkpointer", [None, InMemorySaver()], ids=["plain", "kept"])
+
+
+@plain_and_kept
+async def test_what_is_raised_holds_the_record(checkpointer: Any) -> None:
+    """Refusals at every entrance, a judge without a verdict, and a generator, whose own error is the cause."""
     judge = ScriptedJudge([(1, "no")], cycle=True)
     strict = SelfRefine(lambda _: "bad", judge, on_exhausted="raise", max_attempts=2, checkpointer=checkpointer)
     raised: list[NotAccepted] = []
@@ -60,24 +63,19 @@ async def test_a_refusal_holds_the_record(checkpointer: Any) -> None:
         assert isinstance(error.outcome, Outcome)
         assert error.outcome.answer is None
         assert [one.rating for one in error.outcome.attempts] == [1, 1]
-
-
-@pytest.mark.parametrize("checkpointer", [None, InMemorySaver()], ids=["plain", "kept"])
-async def test_a_failed_judge_raises_where_asked(checkpointer: Any) -> None:
-    """With `on_judge_error="raise"` a judge without a verdict is `JudgeFailed`, with the draft in its record."""
     judge = ScriptedJudge([RuntimeError("secret")], cycle=True)
     strict = SelfRefine(lambda _: "draft", judge, on_judge_error="raise", checkpointer=checkpointer)
-    with pytest.raises(JudgeFailed, match="judge_failed after 1 attempts") as raised:
+    with pytest.raises(JudgeFailed, match="judge_failed after 1 attempts") as unjudged:
         strict.invoke("what?", KEPT)
     with pytest.raises(JudgeFailed):
         await strict.arefine("what?", KEPT)
-    assert raised.value.outcome.attempts[0].text == "draft"
-    assert "secret" not in str(raised.value)
+    assert unjudged.value.outcome.attempts[0].text == "draft"
+    assert "secret" not in str(unjudged.value)
 
 
-@pytest.mark.parametrize("checkpointer", [None, InMemorySaver()], ids=["plain", "kept"])
+@plain_and_kept
 async def test_a_failed_generator_is_the_cause(checkpointer: Any) -> None:
-    """A generator that fails before there is an answer is `GeneratorFailed`; its error is the cause."""
+    """Without an answer it is `GeneratorFailed`, with its error as the cause; `refine` returns the outcome."""
     inner = SelfRefine(down(), ScriptedJudge([4]), checkpointer=checkpointer)
     with pytest.raises(GeneratorFailed, match="Down from the generator on attempt 1") as raised:
         inner.invoke("what?", KEPT)
@@ -87,37 +85,27 @@ async def test_a_failed_generator_is_the_cause(checkpointer: Any) -> None:
         assert isinstance(one.value.__cause__, Down)
         assert one.value.outcome.stop_reason == "generator_failed"
         assert "secret" not in str(one.value)
-
-
-@pytest.mark.parametrize("checkpointer", [None, InMemorySaver()], ids=["plain", "kept"])
-async def test_a_failed_generator_is_an_outcome_of_refine(checkpointer: Any) -> None:
-    """`refine` and `arefine` tell of a failed generator by the outcome, without an error."""
-    inner = SelfRefine(down(), ScriptedJudge([4]), checkpointer=checkpointer)
     for outcome in (inner.refine("what?", KEPT), await inner.arefine("what?", KEPT)):
         assert (outcome.answer, outcome.stop_reason) == (None, "generator_failed")
 
 
-def test_a_generator_that_fails_later_leaves_the_best() -> None:
-    """A generator that fails on a retry leaves the best draft so far, flagged as not accepted."""
-    inner = SelfRefine(ScriptedModel(["first", Down()]), ScriptedJudge([(2, "more")]))
-    outcome = inner.refine("what?")
-    assert outcome.answer is not None
-    assert (outcome.answer.text, outcome.passed, outcome.stop_reason) == ("first", False, "generator_failed")
+def test_a_generator_that_fails_later_ends_as_the_policy_says() -> None:
+    """The best draft so far, flagged; `NotAccepted` where asked; or the fallback, whatever failed."""
 
+    def failing(model: Any, **settings: Any) -> SelfRefine:
+        return SelfRefine(model, ScriptedJudge([(2, "more")]), **settings)
 
-def test_a_generator_that_fails_later_raises_where_asked() -> None:
-    """With `on_exhausted="raise"` the same is `NotAccepted`, which says that the generator failed."""
-    inner = SelfRefine(ScriptedModel(["first", Down()]), ScriptedJudge([(2, "more")]), on_exhausted="raise")
+    outcomes = [
+        failing(ScriptedModel(["first", Down()])).refine("what?"),
+        failing(down(), on_exhausted="fallback", fallback="sorry").refine("what?"),
+    ]
+    assert [(one.text, one.answer is not None, one.passed) for one in outcomes] == [
+        ("first", True, False),
+        ("sorry", True, False),
+    ]
+    assert outcomes[0].stop_reason == "generator_failed"
     with pytest.raises(NotAccepted, match="generator_failed"):
-        inner.invoke("what?")
-
-
-def test_a_generator_that_fails_falls_back() -> None:
-    """With a fallback the text is returned whatever failed."""
-    inner = SelfRefine(down(), ScriptedJudge([4]), on_exhausted="fallback", fallback="sorry")
-    outcome = inner.refine("what?")
-    assert outcome.answer is not None
-    assert (outcome.answer.text, outcome.passed) == ("sorry", False)
+        failing(ScriptedModel(["first", Down()]), on_exhausted="raise").invoke("what?")
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
@@ -142,25 +130,16 @@ def test_a_broken_judge_never_rejects() -> None:
     assert "judge_failed" in outcome.detail
 
 
-def test_a_judge_without_a_model_is_told_when_made() -> None:
-    """A judge needs a model, which is reported when it is made."""
+@plain_and_kept
+def test_what_is_set_up_wrongly_raises(checkpointer: Any) -> None:
+    """A judge or a generator that is set up wrongly is an error of the user, never a verdict or a failure."""
     with pytest.raises(ConfigurationError, match="a judge needs a model"):
         Helpfulness(None)
-
-
-@pytest.mark.parametrize("checkpointer", [None, InMemorySaver()], ids=["plain", "kept"])
-def test_a_judge_set_up_wrongly_raises(checkpointer: Any) -> None:
-    """A judge that is set up wrongly is an error of the user, never a verdict."""
     judge = ScriptedJudge([ConfigurationError("no key")], cycle=True)
-    inner = SelfRefine(lambda _: "yes", judge, checkpointer=checkpointer)
     with pytest.raises(ConfigurationError, match="no key"):
-        inner.refine("what?", KEPT)
-
-
-def test_a_generator_set_up_wrongly_raises() -> None:
-    """A generator that is set up wrongly is an error of the user, not a failed generator."""
+        SelfRefine(lambda _: "yes", judge, checkpointer=checkpointer).refine("what?", KEPT)
     with pytest.raises(ConfigurationError, match="script of 'scripted' has run out"):
-        SelfRefine(ScriptedModel([]), ScriptedJudge([4])).refine("what?")
+        SelfRefine(ScriptedModel([]), ScriptedJudge([4]), checkpointer=checkpointer).refine("what?", KEPT)
 
 
 def test_a_real_model_is_refused_in_tests() -> None:

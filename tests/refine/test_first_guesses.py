@@ -179,18 +179,15 @@ def test_what_a_guess_points_to_is_there() -> None:
         assert not {*guesses, *elsewhere} & parameters.parameters.keys(), make
 
 
-def test_requests_say_what_to_use_as_well() -> None:
-    """Where a setting may be changed by a request, a guess at its name is answered likewise."""
+def test_what_a_guess_leaves_as_it_is() -> None:
+    """A setting of requests, which is one of the policy, too; settings of a request, by the same hints."""
+    policy = refiner(max_retries=2).policy
+    assert (policy.max_retries, policy.max_attempts) == (2, 3)
+    assert refiner(policy={}).policy == Policy()
     with pytest.raises(ConfigurationError, match="use max_attempts=3"):
         Bounds(retries=2)  # type: ignore[call-arg]
     with pytest.raises(ConfigurationError, match=r"there is no bounds setting 'verbose'.*known are"):
         Bounds(verbose=True)  # type: ignore[call-arg]
-
-
-def test_max_retries_is_about_requests() -> None:
-    """It is a setting, of repeats of failed requests, and leaves the number of answers as it is."""
-    policy = refiner(max_retries=2).policy
-    assert (policy.max_retries, policy.max_attempts) == (2, 3)
 
 
 @for_every(
@@ -241,11 +238,6 @@ def test_settings_work_in_each_way_they_are_written(make: Make, settings: dict[s
     """A mapping is read as a policy, and settings may stand by themselves, in the refiner and in the graph."""
     answer = make(**settings).invoke({"messages": [("user", "what?")]})["messages"][-1]
     assert answer.response_metadata["refine"]["attempts"][-1]["number"] == 1
-
-
-def test_an_empty_policy_is_the_default() -> None:
-    """A mapping without settings sets none."""
-    assert refiner(policy={}).policy == Policy()
 
 
 def test_a_key_may_be_a_secret() -> None:
@@ -344,56 +336,30 @@ def test_refine_is_the_front_door() -> None:
     assert all(getattr(refine, name) is not None for name in refine.__all__)
 
 
-NOT_AWAITED: Any = "thread-1"
-WRONG_CALLS: tuple[tuple[str, Callable[[], object], str], ...] = (
-    ("a judge that is a number", lambda: SelfRefine(3, 4), "cannot make a judge of 4"),  # type: ignore[arg-type]  # the mistake
-    ("a number for a judge", lambda: SelfRefine(ScriptedModel(["x"]), 4), "cannot make a judge of 4"),  # type: ignore[arg-type]  # the mistake
+GUESSED_CALLS = (
+    ("SelfRefine(3, 4)", "cannot make a judge of 4"),
+    ("SelfRefine(ScriptedModel(['x']), 4)", "cannot make a judge of 4"),
+    ("SelfRefine(lambda: 'x', Length(at_most=9))", "write def <lambda>(messages)"),
+    ("refiner().invoke('what?', 'thread-1')", "config is a mapping such as"),
+    ("graph().invoke('what?')", "SelfRefine(generator, judge) takes a text, too"),
+    ("evaluate(Length(at_most=9), [{'answer': 'x'}])", "evaluate(rows, judge)"),
+    ("evaluate([{'answer': 'x'}], Length(at_most=9), batch_size=3)", "here it is max_concurrency=..."),
+    ("client(temprature=0)", "did you mean 'temperature'?"),
+    ("Limiter(8, rpm=60)", "here it is requests_per_minute=..."),
     (
-        "a generator without messages",
-        lambda: SelfRefine(lambda: "x", Length(at_most=9)),
-        "write def <lambda>(messages)",
-    ),
-    ("a config that is a thread", lambda: refiner().invoke("what?", NOT_AWAITED), "config is a mapping such as"),
-    ("a graph asked in words", lambda: graph().invoke("what?"), "SelfRefine(generator, judge) takes a text, too"),
-    ("judges before rows", lambda: evaluate(Length(at_most=9), [{"answer": "x"}]), "evaluate(rows, judge)"),  # type: ignore[arg-type]  # the mistake
-    (
-        "a setting of another library",
-        lambda: evaluate([{"answer": "x"}], Length(at_most=9), batch_size=3),  # type: ignore[call-arg]  # the mistake
-        "here it is max_concurrency=...",
-    ),
-    (
-        "a misspelt setting of the client",
-        lambda: OpenAICompatible("http://127.0.0.1:9/v1", model="m", temprature=0),  # type: ignore[call-arg]  # the mistake
-        "did you mean 'temperature'?",
-    ),
-    ("another name for a limit", lambda: Limiter(8, rpm=60), "here it is requests_per_minute=..."),  # type: ignore[call-arg]  # the mistake
-    (
-        "a misspelt pass mark",
-        lambda: load("helpfulness", ScriptedModel([]), treshold=3),
+        "load('helpfulness', ScriptedModel([]), treshold=3)",
         "did you mean 'threshold'? Here success_rating=... is the rating from which it passes",
     ),
-    ("a rating of 5", lambda: Verdict.rated(5), "a rating is 1, 2, 3 or 4, not 5"),
+    ("Verdict.rated(5)", "a rating is 1, 2, 3 or 4, not 5"),
+    ("refiner(max_attempts=1).refine('what?')['answer']", "it is the attribute .answer"),
+    ("refiner(max_attempts=1).refine('what?')['response']", "the answer is outcome.answer"),
+    ("Verdict.rated(3)['reason']", "it is rationale"),
     (
-        "a key of an outcome",
-        lambda: refiner(max_attempts=1).refine("what?")["answer"],
-        "it is the attribute .answer",
-    ),
-    (
-        "a guessed key of an outcome",
-        lambda: refiner(max_attempts=1).refine("what?")["response"],
-        "the answer is outcome.answer",
-    ),
-    ("a key of a verdict", lambda: Verdict.rated(3)["reason"], "it is rationale"),  # type: ignore[index]  # the mistake
-    (
-        "a model for the middleware",
-        lambda: middleware.SelfRefineMiddleware(ScriptedModel(["x"]), Length(at_most=9)),  # type: ignore[call-arg,arg-type]  # the mistake
+        "SelfRefineMiddleware(ScriptedModel(['x']), Length(at_most=9))",
         "create_agent(model, tools, middleware=[SelfRefineMiddleware(judge)])",
     ),
-    ("texts for rows", lambda: evaluate(["a", "b"], Length(at_most=9)), "[{'answer': text} for text in texts]"),  # type: ignore[list-item]  # the mistake
-)
-
-
-GUESSED_CALLS = (
+    ("evaluate(['a', 'b'], Length(at_most=9))", "[{'answer': text} for text in texts]"),
+    ("graph().compile()", "it is compiled: graph.invoke"),
     ("SelfRefine('q')", "missing 1 required positional argument: 'judge'; write SelfRefine(generator, judge)"),
     ("SelfRefine('q', 'json', 3)", "were given; write SelfRefine(generator, judge)"),
     ("SelfRefine('q', {'a': 'json'})", "give Panel({...})"),
@@ -489,7 +455,8 @@ GUESSED_CALLS = (
 def test_a_guessed_call_says_in_one_line_what_to_write() -> None:
     """Calls as one who knows other libraries writes them first; what is judged is in none of the lines."""
     names = {**globals(), "SelfRefineMiddleware": refine.SelfRefineMiddleware, "compare": offline.compare}
-    names |= {"load_settings": load_settings, "create_agent": create_agent, "Sample": Sample, "as_judge": as_judge}
+    for one in (load_settings, create_agent, Sample, as_judge, load, Limiter, Verdict):
+        names[one.__name__] = one
     unclear = []
     for source, remedy in GUESSED_CALLS:
         with pytest.raises((ValueError, TypeError, AttributeError, KeyError, ImportError)) as raised:
@@ -498,6 +465,7 @@ def test_a_guessed_call_says_in_one_line_what_to_write() -> None:
         if remedy not in message or "\n" in message or "SECRET" in message or len(message) > LONGEST:
             unclear.append((source, message))
     assert unclear == []
+    assert not hasattr(graph(), "compile")
 
 
 OPTIONS = (
@@ -525,24 +493,6 @@ def test_an_option_of_other_programs_is_answered_with_ours(command: str, line: s
     result = CliRunner().invoke(app, command.split())
     assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
     assert line in result.stderr
-
-
-@for_every("mistake, call, remedy", WRONG_CALLS)
-def test_a_wrong_call_says_in_one_line_what_to_write(
-    mistake: str, call: Callable[[], object], remedy: str
-) -> None:
-    """Whatever is wrong is named, with what to use instead."""
-    with pytest.raises((ValueError, TypeError)) as raised:
-        call()
-    assert remedy in str(raised.value), mistake
-    assert "\n" not in str(raised.value), mistake
-
-
-def test_a_graph_is_compiled_already() -> None:
-    """As other attributes that one may guess, this says what to write, and is missing all the same."""
-    with pytest.raises(AttributeError, match=r"it is compiled: graph\.invoke"):
-        graph().compile()
-    assert not hasattr(graph(), "compile")
 
 
 def test_an_evaluation_of_nothing_says_so() -> None:

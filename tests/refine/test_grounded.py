@@ -13,6 +13,7 @@ from graphs import InputError, Unanswered, self_refine
 from judges import ConfigurationError, Panel, Repeat, ToolCall, as_judge
 from judges.testing import ScriptedJudge, ScriptedModel
 from refine import SelfRefine, SelfRefineMiddleware
+from tests.laws import for_every
 
 ASKED: Any = {"messages": [("user", "How warm is it?")]}
 CONTEXTS = {"retrieved_contexts": ["It is 15 degrees."]}
@@ -62,7 +63,7 @@ def test_an_agent_answers_by_what_its_tools_returned(looks_up: bool, caplog: Any
     assert ["judge needs evidence" in line for line in caplog.messages].count(True) == (0 if looks_up else 1)
 
 
-@pytest.mark.parametrize(
+@for_every(
     "opening",
     [
         {"on_judge_error": "accept"},
@@ -71,7 +72,6 @@ def test_an_agent_answers_by_what_its_tools_returned(looks_up: bool, caplog: Any
         {"sample_rate": 0.5},
         {"skip": len},
     ],
-    ids=str,
 )
 def test_no_setting_opens_the_gate(opening: dict[str, Any]) -> None:
     """What would let out an answer that nobody accepted is refused at construction, at both doors."""
@@ -81,7 +81,7 @@ def test_no_setting_opens_the_gate(opening: dict[str, Any]) -> None:
             make(finding(), **opening)
 
 
-@pytest.mark.parametrize("success_rating", [1, 2, 3])
+@for_every("success_rating", [1, 2, 3])
 def test_a_panels_refusal_is_no_rating_for_a_lower_gate(success_rating: Any) -> None:
     """Neither one that lacks a member nor one by a member's own pass mark; what members rated is a rating."""
     down = as_judge(lambda response: 1 / 0, name="safety")
@@ -108,7 +108,7 @@ def test_on_outcome_hears_of_every_question(caplog: Any) -> None:
     assert "on_outcome raised ZeroDivisionError" in caplog.text
 
 
-@pytest.mark.parametrize("config", [None, {}, {"configurable": {}}, {"configurable": {"checkpoint_ns": ""}}])
+@for_every("config", [None, {}, {"configurable": {}}, {"configurable": {"checkpoint_ns": ""}}])
 async def test_a_checkpointer_without_a_thread_is_one_line(config: Any) -> None:
     """It says what to give, at either door, whatever else the config has."""
     settings: Any = {"checkpointer": InMemorySaver()}

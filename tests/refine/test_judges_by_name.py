@@ -16,6 +16,7 @@ from judges.offline.run.source import Manifest
 from refine.cli.app import app
 from refine.server.assembly import _make_guards
 from refine.server.config import load_settings
+from tests.laws import for_every
 from tests.model_server import ModelServer, Reply, serving
 
 OWN = """
@@ -118,10 +119,13 @@ def test_a_file_names_the_model(folder: Path, server: ModelServer) -> None:
         assert not server.requests
 
 
-@pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize(
-    ("options", "line"),
+@for_every(
+    "options, line",
     [
+        (
+            "--judge faulty.toml",
+            "--judge 'faulty.toml': faulty.toml: judges.short: the judge 'length' got an unexpected",
+        ),
         ("--judge nowhere.toml", "--judge 'nowhere.toml': the judges file nowhere.toml cannot be read"),
         ("--judge judges.toml:shrt", "judges.toml has no judge 'shrt'; did you mean 'short'?"),
         ("--judge judges.toml --judge judges.toml:own", "several judges are called 'own'"),
@@ -132,22 +136,14 @@ def test_a_file_names_the_model(folder: Path, server: ModelServer) -> None:
         ("--judge helpfulness:model=gpt", "--judge 'helpfulness:model=gpt': the model 'gpt' cannot be set up"),
     ],
 )
-def test_what_cannot_be_loaded_is_one_line(options: str, line: str) -> None:
-    """It names the option, and leaves no run behind."""
+def test_what_cannot_be_loaded_is_one_line(folder: Path, options: str, line: str) -> None:
+    """It names the option, and the table of a file, and leaves no run behind."""
+    (folder / "faulty.toml").write_text("[judges.short]\nuse = 'length'\nlongest = 3\n")
     result = refine(f"evaluate rows.jsonl {options} --out run")
     assert result.exit_code == 2
     assert line in result.stderr
     assert len(result.stderr.splitlines()) == 1
     assert not Path("run").exists()
-
-
-def test_a_faulty_table_is_named(folder: Path) -> None:
-    """With the option and the file."""
-    (folder / "judges.toml").write_text("[judges.short]\nuse = 'length'\nlongest = 3\n")
-    result = refine("evaluate rows.jsonl --judge judges.toml --out run")
-    assert (
-        "--judge 'judges.toml': judges.toml: judges.short: the judge 'length' got an unexpected" in result.stderr
-    )
 
 
 def judge_in(folder: Path, text: str, flags: Mapping[str, Any] | None = None) -> Judge:
@@ -181,8 +177,8 @@ def test_a_guard_takes_names(folder: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert [model.name for model in asked.models] == ["openai:m"]
 
 
-@pytest.mark.parametrize(
-    ("text", "line"),
+@for_every(
+    "text, line",
     [
         ('judge = "lenght"', "judge = 'lenght': there is no judge 'lenght'; did you mean length"),
         ('judge = "length"', "judge = 'length': the judge 'length': any length would pass"),

@@ -16,7 +16,6 @@ import pytest
 from langchain.agents import create_agent
 from langchain_core.callbacks import UsageMetadataCallbackHandler
 from langchain_core.messages import AIMessage, HumanMessage
-from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
@@ -26,28 +25,8 @@ from graphs.outcome import InputError
 from judges import ConfigurationError, Sample, Verdict
 from judges.testing import ScriptedJudge, ScriptedModel
 from refine.middleware import SelfRefineMiddleware
-from tests.refine.agent_models import calling, hand_over, lookup
-
-QUESTION: Any = {"messages": [("user", "what is it?")]}
-THREAD: RunnableConfig = {"configurable": {"thread_id": "1"}}
-
-
-def invoke(agent: Any, question: Any = QUESTION, config: RunnableConfig | None = None) -> Any:
-    """Ask an agent."""
-    return agent.invoke(question, config)
-
-
-def ainvoke(agent: Any, question: Any = QUESTION, config: RunnableConfig | None = None) -> Any:
-    """Ask an agent without blocking."""
-    return asyncio.run(agent.ainvoke(question, config))
-
-
-both = pytest.mark.parametrize("ask", [invoke, ainvoke])
-
-
-def agent_of(model: ScriptedModel, refining: SelfRefineMiddleware, **settings: Any) -> Any:
-    """Make an agent with a tool."""
-    return create_agent(model, [lookup, hand_over], middleware=[refining], **settings)
+from tests.laws import for_every
+from tests.refine.agent_models import QUESTION, THREAD, agent_of, both, calling, lookup, wait
 
 
 @both
@@ -238,9 +217,8 @@ def test_outcomes_are_handed_over(
 @both
 def test_what_is_not_judged_says_so(ask: Callable[..., Any]) -> None:
     """Tool calls carry a note; the result of a tool that ends the turn is an outcome of its own kind."""
-    call = {"name": "hand_over", "args": {"subject": "it"}, "id": "1", "type": "tool_call"}
     refining = SelfRefineMiddleware(ScriptedJudge([]))
-    result = ask(agent_of(ScriptedModel([AIMessage("", tool_calls=[call])]), refining))
+    result = ask(agent_of(ScriptedModel([calling(1, "hand_over")]), refining))
     assert [message.type for message in result["messages"]] == ["human", "ai", "tool"]
     note = result["messages"][1].response_metadata["refine"]
     assert (note["stop_reason"], note["detail"].partition(":")[0]) == ("skipped", "return_direct")
@@ -260,59 +238,38 @@ def test_an_outcome_that_is_not_held_is_an_error() -> None:
     with pytest.raises(InputError, match="on_outcome"):
         refining.outcome(first)
     assert refining.outcome(agent.invoke(QUESTION, version="v2")).passed
+    wrong: list[Any] = [{}, [], None, {"structured_response": "x"}]
+    for result in wrong:
+        with pytest.raises(InputError, match="outcome takes what the agent returned, a mapping with messages"):
+            refining.outcome(result)
 
 
 def test_a_forgotten_turn_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     """Where more turns wait than are held, the oldest loses its drafts, which a warning says."""
-
-    @tool
-    def wait(subject: str) -> str:
-        """Wait for a human."""
-        return str(interrupt(subject))
-
-    call = {"name": "wait", "args": {"subject": "it"}, "id": "1", "type": "tool_call"}
-    model = ScriptedModel(["wrong", AIMessage("", tool_calls=[call])], cycle=True)
     refining = SelfRefineMiddleware(ScriptedJudge([1], cycle=True), max_turns=1)
-    agent = create_agent(model, [wait], middleware=[refining], checkpointer=InMemorySaver())
-    agent.invoke(QUESTION, {"configurable": {"thread_id": "1"}})
+    model = ScriptedModel(["wrong", calling(1, "wait")], cycle=True)
+    agent = agent_of(model, refining, wait, checkpointer=InMemorySaver())
+    agent.invoke(QUESTION, THREAD)
     assert not caplog.records
     agent.invoke(QUESTION, {"configurable": {"thread_id": "2"}})
     assert "max_turns=1" in caplog.text
 
 
-@pytest.mark.parametrize("result", [{}, [], None, {"structured_response": "x"}])
-def test_what_is_no_result_has_no_outcome(result: Any) -> None:
-    """The error says what is expected."""
-    with pytest.raises(InputError, match="outcome takes what the agent returned, a mapping with messages"):
-        SelfRefineMiddleware(ScriptedJudge([])).outcome(result)
-
-
 def test_turns_that_a_tool_ended_displace_none_that_waits(caplog: pytest.LogCaptureFixture) -> None:
     """A tool whose result is the answer leaves the turn without a further call; it is forgotten first, unsaid."""
-
-    @tool
-    def wait(subject: str) -> str:
-        """Wait for a human."""
-        return str(interrupt(subject))
 
     @tool(return_direct=True)
     def measure(subject: str) -> str:
         """Measure it."""
         return f"15 {subject}"
 
-    def call(name: str) -> AIMessage:
-        return AIMessage(
-            "", tool_calls=[{"name": name, "args": {"subject": "it"}, "id": "1", "type": "tool_call"}]
-        )
-
-    model = ScriptedModel(["wrong", call("wait"), *["wrong", call("measure")] * 3, "right"])
+    model = ScriptedModel(["wrong", calling(1, "wait"), *["wrong", calling(1, "measure")] * 3, "right"])
     refining = SelfRefineMiddleware(ScriptedJudge([*[1] * 4, 4]), max_turns=2)
-    agent = create_agent(model, [wait, measure], middleware=[refining], checkpointer=InMemorySaver())
-    waiting: RunnableConfig = {"configurable": {"thread_id": "1"}}
-    agent.invoke(QUESTION, waiting)
+    agent = agent_of(model, refining, wait, measure, checkpointer=InMemorySaver())
+    agent.invoke(QUESTION, THREAD)
     for thread in ("2", "3", "4"):
-        assert agent.invoke(QUESTION, {"configurable": {"thread_id": thread}})["messages"][-1].text == "15 it"
-    outcome = refining.outcome(agent.invoke(Command(resume="yes"), waiting))
+        assert agent.invoke(QUESTION, {"configurable": {"thread_id": thread}})["messages"][-1].text == "15 it 1"
+    outcome = refining.outcome(agent.invoke(Command(resume="yes"), THREAD))
     assert [attempt.text for attempt in outcome.attempts] == ["wrong", "right"]
     assert not caplog.records
 
@@ -321,20 +278,12 @@ def test_turns_that_a_tool_ended_displace_none_that_waits(caplog: pytest.LogCapt
 def test_a_turn_goes_on_after_a_human(ask: Callable[..., Any]) -> None:
     """Here it knows its drafts; in another process, which has no drafts, the counts of the turn go on."""
 
-    @tool
-    def wait(subject: str) -> str:
-        """Wait for a human."""
-        return str(interrupt(subject))
-
     def agent_with(script: list[object], saver: InMemorySaver) -> tuple[Any, SelfRefineMiddleware, ScriptedModel]:
-        refining, model = (
-            SelfRefineMiddleware(ScriptedJudge([1], cycle=True), max_attempts=3),
-            ScriptedModel(script),
-        )
-        return create_agent(model, [wait], middleware=[refining], checkpointer=saver), refining, model
+        refining = SelfRefineMiddleware(ScriptedJudge([1], cycle=True), max_attempts=3)
+        model = ScriptedModel(script)
+        return agent_of(model, refining, wait, checkpointer=saver), refining, model
 
-    call = {"name": "wait", "args": {"subject": "it"}, "id": "1", "type": "tool_call"}
-    before: list[object] = ["first", "second", AIMessage("", tool_calls=[call])]
+    before: list[object] = ["first", "second", calling(1, "wait")]
     agent, refining, model = agent_with([*before, "third"], InMemorySaver())
     ask(agent, QUESTION, THREAD)
     outcome = refining.outcome(ask(agent, Command(resume="go on"), THREAD))
@@ -376,10 +325,8 @@ def test_the_deadline_counts_the_time_of_tools() -> None:
         time.sleep(0.3)
         return subject
 
-    call = {"name": "slow", "args": {"subject": "it"}, "id": "1", "type": "tool_call"}
-    model = ScriptedModel(["first", AIMessage("", tool_calls=[call]), "second"])
     refining = SelfRefineMiddleware(ScriptedJudge([2, 4]), deadline_s=0.25)
-    result = create_agent(model, [slow], middleware=[refining]).invoke(QUESTION)
+    result = agent_of(ScriptedModel(["first", calling(1, "slow"), "second"]), refining, slow).invoke(QUESTION)
     assert result["messages"][-1].text == "first"
     assert refining.outcome(result).stop_reason == "deadline"
 
@@ -393,8 +340,8 @@ def test_later_attempts_may_use_other_settings() -> None:
     assert second.settings[0]["tools"] == first.settings[0]["tools"]
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
+@for_every(
+    "settings, message",
     [
         ({"on_exhausted": "interrupt"}, r"SelfRefine\(agent, judge, on_exhausted='interrupt', checkpointer"),
         ({"candidates": 2}, r"SelfRefine\(agent, judge, candidates=2\)"),
@@ -430,8 +377,8 @@ CONTEXTS: dict[str, tuple[type | None, Callable[..., Any]]] = {
 }
 
 
-@pytest.mark.parametrize("kind", CONTEXTS)
 @both
+@for_every("kind", CONTEXTS)
 def test_a_call_may_change_its_policy_within_bounds(ask: Callable[..., Any], kind: str) -> None:
     """Stricter and cheaper is always allowed; what goes further is an error before anything is asked."""
     schema, context_of = CONTEXTS[kind]
@@ -446,7 +393,7 @@ def test_a_call_may_change_its_policy_within_bounds(ask: Callable[..., Any], kin
         model = ScriptedModel(["x"], cycle=True)
         refining = SelfRefineMiddleware(rate, bounds=bounds, success_rating=3)
         agent = agent_of(model, refining, context_schema=schema)
-        ask(WithContext(agent, context_of(**settings) if settings else None))
+        ask(agent, context=context_of(**settings) if settings else None)
         return len(model.prompts), read[0]
 
     assert asked()[0] == 3
@@ -460,21 +407,6 @@ def test_a_call_may_change_its_policy_within_bounds(ask: Callable[..., Any], kin
             asked(**settings)
     with pytest.raises(InputError, match="did you mean 'max_attempts'"):
         asked(max_atempts=1)
-
-
-class WithContext:
-    """An agent that is asked with a context."""
-
-    def __init__(self, agent: Any, context: Any) -> None:
-        self._agent, self._context = agent, context
-
-    def invoke(self, question: Any, config: Any) -> Any:
-        """Ask."""
-        return self._agent.invoke(question, config, context=self._context)
-
-    async def ainvoke(self, question: Any, config: Any) -> Any:
-        """Ask without blocking."""
-        return await self._agent.ainvoke(question, config, context=self._context)
 
 
 def test_two_of_them_wrap_each_other() -> None:
@@ -514,7 +446,7 @@ def test_each_of_several_finds_its_own_outcome(ask: Callable[..., Any]) -> None:
 
 
 @both
-def test_a_cancelled_or_failed_turn_leaves_nothing(ask: Callable[..., Any]) -> None:
+def test_a_failed_turn_leaves_nothing(ask: Callable[..., Any]) -> None:
     """Turns that ended, with an answer or an error, are not held any more."""
     refining = SelfRefineMiddleware(ScriptedJudge([1, 4, 1], cycle=True), max_attempts=1, on_exhausted="raise")
     agent = agent_of(ScriptedModel([calling(1), "x"], cycle=True), refining)

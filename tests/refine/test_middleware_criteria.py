@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -21,23 +20,10 @@ from judges.catalogue.general.rubric import Rubric
 from judges.testing import ScriptedModel
 from refine import SelfRefine
 from refine.middleware import SelfRefineMiddleware
+from tests.refine.agent_models import QUESTION, THREAD, both
 
-QUESTION: Any = {"messages": [("user", "How warm is it?")]}
 EXPECTED = "Fifteen degrees Celsius, measured at noon by the station in the park."
 RULES = Bounds(max_criteria_chars=40)
-
-
-def invoke(agent: Any, context: Any) -> Any:
-    """Ask an agent."""
-    return agent.invoke(QUESTION, context=context)
-
-
-def ainvoke(agent: Any, context: Any) -> Any:
-    """Ask an agent without blocking."""
-    return asyncio.run(agent.ainvoke(QUESTION, context=context))
-
-
-both = pytest.mark.parametrize("ask", [invoke, ainvoke])
 
 
 class Grade(BaseModel):
@@ -63,15 +49,15 @@ def test_free_text_criteria_reach_a_rubric(ask: Callable[..., Any]) -> None:
     agent = create_agent(ScriptedModel(["x"], cycle=True), middleware=[SelfRefineMiddleware(judge, bounds=RULES)])
     contexts: list[Any] = [{"criteria": "Name the unit."}, Overrides(guidelines=["Name the unit."]), None]
     for context in contexts:
-        ask(agent, context)
+        ask(agent, context=context)
     assert ["Name the unit." in prompt[-1].text for prompt in grader.prompts] == [True, True, False]
     with pytest.raises(InputError, match=r"at most 40 characters of guidelines \(given 41 characters\)"):
-        ask(agent, {"criteria": "x" * 41})
+        ask(agent, context={"criteria": "x" * 41})
     with pytest.raises(InputError, match="criteria is another name of guidelines"):
-        ask(agent, {"criteria": "x", "guidelines": "y"})
+        ask(agent, context={"criteria": "x", "guidelines": "y"})
     unread = SelfRefineMiddleware(Rubric(grader, criteria="c", levels=levels), bounds=RULES)
     with pytest.raises(InputError, match=r"Rubric\(..., own_guidelines=True\)"):
-        ask(create_agent(ScriptedModel(["x"]), middleware=[unread]), {"criteria": "x"})
+        ask(create_agent(ScriptedModel(["x"]), middleware=[unread]), context={"criteria": "x"})
 
 
 def test_every_kind_of_judge_may_read_them() -> None:
@@ -137,12 +123,7 @@ def test_evidence_is_for_the_judge_alone(ask: Callable[..., Any]) -> None:
     refining, saver = SelfRefineMiddleware(rate), InMemorySaver()
     agent = create_agent(model, [weigh], middleware=[refining], checkpointer=saver)
     context = {"evidence": {"ground_truth": EXPECTED, "contexts": ["The station says 15."]}}
-    config: Any = {"configurable": {"thread_id": "1"}}
-    result = (
-        agent.invoke(QUESTION, config, context=context)
-        if ask is invoke
-        else asyncio.run(agent.ainvoke(QUESTION, config, context=context))
-    )
+    result = ask(agent, QUESTION, THREAD, context=context)
     assert [(sample.reference, list(sample.retrieved_contexts or ())) for sample in seen] == [
         (EXPECTED, ["The station says 15."])
     ] * 2
@@ -163,9 +144,9 @@ def test_evidence_by_the_other_doors() -> None:
     model = ScriptedModel(["x"], cycle=True)
     context = {"evidence": {"reference": EXPECTED}}
     SelfRefine(model, rate).invoke("what?", evidence={"reference": "another"}, context=context)
-    saver, config = InMemorySaver(), {"configurable": {"thread_id": "1"}}
+    saver = InMemorySaver()
     graph: Any = self_refine(model, rate, checkpointer=saver)
-    state = graph.invoke(QUESTION, config, context=context)
+    state = graph.invoke(QUESTION, THREAD, context=context)
     assert seen == [EXPECTED, EXPECTED]
     assert EXPECTED not in repr(state)
     assert EXPECTED not in repr(model.prompts)
@@ -180,7 +161,7 @@ def test_evidence_by_the_other_doors() -> None:
         agent: Any = create_agent(model, middleware=[SelfRefineMiddleware(rate, bounds=RULES)])
         for call in (graph.invoke, agent.invoke):
             with pytest.raises(error, match=message):
-                call(QUESTION, config, context={"evidence": evidence})
+                call(QUESTION, THREAD, context={"evidence": evidence})
     bounds = {0: "no evidence", 5: "at most 5 characters of evidence", None: ""}
     for limit, message in bounds.items():
         refiner = SelfRefine(model, rate, bounds=Bounds(max_evidence_chars=limit))
@@ -198,7 +179,7 @@ def test_evidence_holds_over_a_review_and_may_be_given_anew() -> None:
         seen.append(sample)
         return 2
 
-    saver, config = InMemorySaver(), {"configurable": {"thread_id": "1"}}
+    saver = InMemorySaver()
     model = ScriptedModel(
         ["x", "y", "y"]
     )  # the same draft is judged again, since it is held against something else
@@ -207,9 +188,9 @@ def test_evidence_holds_over_a_review_and_may_be_given_anew() -> None:
         policy = {"max_attempts": 1, "on_exhausted": "interrupt", "max_revisions": 2}
         return self_refine(model, rate, policy=policy, checkpointer=saver)
 
-    graph().invoke(QUESTION, config, context={"evidence": {"reference": "a", "contexts": ["b"]}})
-    graph().invoke(Command(resume={"feedback": "again"}), config)
-    graph().invoke(Command(resume={"feedback": "again"}), config, context={"evidence": {"reference": "c"}})
+    graph().invoke(QUESTION, THREAD, context={"evidence": {"reference": "a", "contexts": ["b"]}})
+    graph().invoke(Command(resume={"feedback": "again"}), THREAD)
+    graph().invoke(Command(resume={"feedback": "again"}), THREAD, context={"evidence": {"reference": "c"}})
     assert [(sample.reference, list(sample.retrieved_contexts or ())) for sample in seen] == [
         ("a", ["b"]),
         ("a", ["b"]),

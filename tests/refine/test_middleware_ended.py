@@ -24,9 +24,7 @@ from graphs import Outcome, Policy, outcome_of, self_refine
 from judges import ToolCall
 from judges.testing import ScriptedJudge, ScriptedModel
 from refine import SelfRefine, SelfRefineMiddleware
-
-ASKED: Any = {"messages": [("user", "what?")]}
-THREAD: Any = {"configurable": {"thread_id": "1"}}
+from tests.refine.agent_models import QUESTION, THREAD, both
 
 
 def measure() -> str:
@@ -65,26 +63,26 @@ def drafting() -> ScriptedModel:
 
 
 @pytest.mark.parametrize("saver", [None, InMemorySaver()])
-@pytest.mark.parametrize("asynchronous", [False, True])
-def test_a_tool_that_raises_ends_the_turn_on_record(asynchronous: bool, saver: Any, tmp_path: Path) -> None:  # noqa: FBT001
+@both
+def test_a_tool_that_raises_ends_the_turn_on_record(ask: Callable[..., Any], saver: Any, tmp_path: Path) -> None:
     """At once: the error has the refused draft, `on_outcome` is told of it, and it is a row."""
     outcomes: list[Outcome] = []
     file = tmp_path / "attempts.jsonl"
     agent = create_agent(drafting(), [measure], middleware=[refusing(outcomes, record=file)], checkpointer=saver)
     with pytest.raises(ZeroDivisionError) as raised:
-        asyncio.run(agent.ainvoke(ASKED, THREAD)) if asynchronous else agent.invoke(ASKED, THREAD)
+        ask(agent, QUESTION, THREAD)
     (outcome,) = outcomes
     assert outcome_of(raised.value) is outcome
     assert (outcome.stop_reason, [attempt.text for attempt in outcome.attempts]) == ("broken_off", ["a draft"])
     assert [json.loads(line)["response"] for line in file.read_text().splitlines()] == ["a draft"]
 
 
-@pytest.mark.parametrize("asynchronous", [False, True])
-def test_a_middleware_that_answers_instead_ends_the_turn_on_record(asynchronous: bool) -> None:  # noqa: FBT001
+@both
+def test_a_middleware_that_answers_instead_ends_the_turn_on_record(ask: Callable[..., Any]) -> None:
     """The outcome has the refused draft, and the answer that nobody judged."""
     outcomes: list[Outcome] = []
     agent = create_agent(drafting(), [lenient], middleware=[refusing(outcomes), Ending()])
-    state = asyncio.run(agent.ainvoke(ASKED)) if asynchronous else agent.invoke(ASKED)
+    state = ask(agent)
     (outcome,) = outcomes
     assert (outcome.stop_reason, outcome.passed, len(outcome.attempts)) == ("skipped", False, 1)
     assert outcome.answer is not None
@@ -105,7 +103,7 @@ def test_what_nobody_tells_of_is_seen_with_a_later_turn() -> None:
     agent = create_agent(drafting(), [lenient], middleware=[refusing(outcomes), Ending(ZeroDivisionError)])
     for number in range(3):
         with pytest.raises(ZeroDivisionError):
-            agent.invoke(ASKED)
+            agent.invoke(QUESTION)
         gc.collect()
         assert len(outcomes) == number
     assert {(outcome.stop_reason, len(outcome.attempts)) for outcome in outcomes} == {("broken_off", 1)}
@@ -118,17 +116,17 @@ def test_a_question_on_the_same_thread_ends_the_turn_before_it() -> None:
     agent = create_agent(drafting(), [lenient], middleware=middleware, checkpointer=InMemorySaver())
     for number in range(3):
         with pytest.raises(ZeroDivisionError):
-            agent.invoke(ASKED, THREAD)
+            agent.invoke(QUESTION, THREAD)
         assert len(outcomes) == number
 
 
 _ENDS = """
 from langchain.agents import create_agent
 from langgraph.checkpoint.memory import InMemorySaver
-from tests.refine.test_middleware_ended import ASKED, Ending, THREAD, drafting, lenient, refusing
+from tests.refine.test_middleware_ended import QUESTION, Ending, THREAD, drafting, lenient, refusing
 middleware = [refusing([], record={file!r}), Ending(ZeroDivisionError)]
 agent = create_agent(drafting(), [lenient], middleware=middleware, checkpointer=InMemorySaver())
-agent.invoke(ASKED, THREAD)
+agent.invoke(QUESTION, THREAD)
 """
 
 

@@ -27,8 +27,7 @@ from graphs import GeneratorFailed, NotAccepted
 from judges import Sample, Verdict
 from judges.testing import ScriptedJudge, ScriptedModel
 from refine.middleware import SelfRefineMiddleware
-from tests.refine.agent_models import calling, lookup
-from tests.refine.test_middleware import QUESTION, THREAD, both
+from tests.refine.agent_models import QUESTION, THREAD, both, calling, lookup
 
 ERROR = "secret-host:5432"
 NO_WAIT: dict[str, Any] = {"max_retries": 1, "initial_delay": 0.0, "jitter": False}

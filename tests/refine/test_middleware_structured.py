@@ -19,8 +19,7 @@ from judges import ConfigurationError
 from judges.messages import ToolCall
 from judges.testing import ScriptedJudge, ScriptedModel
 from refine.middleware import SelfRefineMiddleware
-from tests.refine.agent_models import Report, calling, lookup
-from tests.refine.test_middleware import QUESTION, both
+from tests.refine.agent_models import QUESTION, Report, both, calling, lookup
 
 STRATEGIES: dict[str, Any] = {
     "tool": ToolStrategy(Report),

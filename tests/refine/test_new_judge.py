@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from refine.cli.app import app
+from tests.laws import for_every
 from tests.snippets import ROOT, all_blocks
 from tests.test_docs import begun_package, call_tests, files_in, load_module, project
 
@@ -64,8 +65,8 @@ def test_what_it_writes_and_the_page_on_judges_are_typed(folder: Path) -> None:
     assert "Success: no issues found in 6 source files" in checked.stdout, checked.stdout
 
 
-@pytest.mark.parametrize(
-    ("words", "line"),
+@for_every(
+    "words, line",
     [
         (["Tone"], "a judge's name is of small letters, digits and _, such as shop.brevity, not 'Tone'"),
         (["../tone"], "not '../tone'"),

@@ -21,42 +21,23 @@ from typing import Any
 import pytest
 from langchain.agents import create_agent
 from langchain_core.messages import HumanMessage
-from sqlalchemy import create_engine, text
 
 from graphs import Outcome, Policy
 from judges import ConfigurationError, Helpfulness, Judge, Verdict
 from judges.offline import read_rows
 from judges.testing import ScriptedJudge, ScriptedModel
 from judges.verdict import Usage
-from refine import SelfRefine, losses
-from refine.cli.app import app
+from refine import losses
 from refine.middleware import SelfRefineMiddleware
 from refine.record import DatabaseRecord, Origin, OutcomeFilter, open_record
-from refine.record.database import _read_url
 from refine.record.rows import Record
 from tests.guarding import wait_until
 from tests.postgres import Cluster
+from tests.refine.records import command, refiner, run_sql
 from tests.snippets import ROOT
 
 OUTAGE_S = float(os.environ.get("REFINE_OUTAGE_S", "1.5"))
 """Seconds that the database is stopped under load; the figure of the documentation is 30."""
-
-
-def refiner(record: object, *ratings: object, draft: str = "a draft", **settings: Any) -> SelfRefine:
-    """Make a refiner that records; each rating is that of another draft."""
-    drafts = [draft, *(f"{draft} {number}" for number in range(2, len(ratings) + 1))]
-    model = ScriptedModel(drafts if draft else [OSError()], cycle=True)
-    return SelfRefine(model, ScriptedJudge(ratings or [4], cycle=True), record=record, **settings)  # type: ignore[arg-type]
-
-
-def query(url: str, sql: str) -> list[Any]:
-    """Run SQL as anybody else would."""
-    engine = create_engine(_read_url(url))
-    with engine.begin() as connection:
-        result = connection.execute(text(sql))
-        rows = list(result) if result.returns_rows else []
-    engine.dispose()
-    return rows
 
 
 def balanced(record: DatabaseRecord) -> bool:
@@ -195,13 +176,13 @@ def test_a_row_that_the_database_refuses_goes_alone(url: str, caplog: pytest.Log
     with DatabaseRecord(url) as record:
         record.check()
         if url.startswith("sqlite"):
-            query(
+            run_sql(
                 url,
                 "CREATE TRIGGER no BEFORE INSERT ON outcome WHEN NEW.id LIKE 'bad%' "
                 "BEGIN SELECT RAISE(ABORT, 'no'); END",
             )
         else:
-            query(url, "ALTER TABLE outcome ADD CONSTRAINT no CHECK (id NOT LIKE 'bad%')")
+            run_sql(url, "ALTER TABLE outcome ADD CONSTRAINT no CHECK (id NOT LIKE 'bad%')")
         before = losses()["outcomes"]
         for number in range(300):
             bad = number in {0, 17, 18, 299}
@@ -210,8 +191,8 @@ def test_a_row_that_the_database_refuses_goes_alone(url: str, caplog: pytest.Log
         stats = record.stats()
         assert (stats.offered, stats.written, stats.lost, stats.lost_refused) == (300, 296, 4, 4)
     assert losses()["outcomes"] - before == 4
-    assert query(url, "SELECT count(*) FROM outcome") == [(296,)]
-    assert query(url, "SELECT count(*) FROM attempt") == [(296,)]
+    assert run_sql(url, "SELECT count(*) FROM outcome") == [(296,)]
+    assert run_sql(url, "SELECT count(*) FROM attempt") == [(296,)]
     assert "outcomes so far could not be written" in caplog.text
 
 
@@ -232,7 +213,7 @@ def test_an_outcome_is_written_once(url: str) -> None:
         other.add(waiting)  # handed over again, too late
         assert other.flush()
         assert {row["id"]: row["passed"] for row in record.outcomes()} == {good.id: True, "reviewed": True}
-    assert query(url, "SELECT count(*) FROM attempt") == [(4,)]
+    assert run_sql(url, "SELECT count(*) FROM attempt") == [(4,)]
 
 
 async def test_every_entrance_records(url: str) -> None:
@@ -286,7 +267,7 @@ def test_the_database_stops_under_load(postgres: Cluster) -> None:
     assert stats.queued == 0
     assert stats.lost == stats.lost_full > 0
     assert stats.offered == stats.written + stats.lost
-    assert query(name, "SELECT count(*) FROM outcome") == [(stats.written,)]
+    assert run_sql(name, "SELECT count(*) FROM outcome") == [(stats.written,)]
     assert slowest < 0.02
 
 
@@ -346,7 +327,7 @@ else:
         os.waitpid(child, 0)
 """
     subprocess.run([sys.executable, "-W", "ignore", "-c", script], check=True, cwd=ROOT, timeout=60)
-    assert query(f"sqlite:///{tmp_path}/record.db", "SELECT count(*) FROM outcome") == [(105,)]
+    assert run_sql(f"sqlite:///{tmp_path}/record.db", "SELECT count(*) FROM outcome") == [(105,)]
 
 
 def test_a_record_that_nobody_holds_leaves_no_thread(tmp_path: Path) -> None:
@@ -386,15 +367,15 @@ def test_old_outcomes_are_deleted(url: str) -> None:
             record.add(good.model_copy(update={"id": str(number)}))
         assert record.flush(20)
         record.label("7", 1, by="me", rating=2)
-        query(url, "UPDATE outcome SET at = at - 9 * 86400000 WHERE id NOT LIKE '1%9'")
-        left = query(url, "SELECT count(*) FROM outcome WHERE id LIKE '1%9'")
+        run_sql(url, "UPDATE outcome SET at = at - 9 * 86400000 WHERE id NOT LIKE '1%9'")
+        left = run_sql(url, "SELECT count(*) FROM outcome WHERE id LIKE '1%9'")
     with DatabaseRecord(url, keep_days=8.5) as record:
         record.check()
         deadline = time.monotonic() + 10
-        while query(url, "SELECT count(*) FROM outcome") != left and time.monotonic() < deadline:
+        while run_sql(url, "SELECT count(*) FROM outcome") != left and time.monotonic() < deadline:
             time.sleep(0.02)
-    assert query(url, "SELECT count(*) FROM outcome") == query(url, "SELECT count(*) FROM attempt") == left
-    assert query(url, "SELECT count(*) FROM label") == [(0,)]
+    assert run_sql(url, "SELECT count(*) FROM outcome") == run_sql(url, "SELECT count(*) FROM attempt") == left
+    assert run_sql(url, "SELECT count(*) FROM label") == [(0,)]
 
 
 def test_rows_are_a_dataset(url: str, tmp_path: Path) -> None:
@@ -517,21 +498,26 @@ def test_figures_and_filters(url: str) -> None:
             OutcomeFilter.read(wrong)
 
 
-def test_tables_of_others_are_left_alone(url: str) -> None:
-    """A database that holds another program's tables, or those of a later version, is refused; answers go out."""
-    query(url, "CREATE TABLE label (colour TEXT)")
+def test_tables_of_others_are_left_alone(url: str, tmp_path: Path) -> None:
+    """Another program's tables, those of a later version and what is no database are refused; answers go out."""
+    run_sql(url, "CREATE TABLE label (colour TEXT)")
     with DatabaseRecord(url) as record:
         with pytest.raises(ConfigurationError, match="another program"):
             record.check()
         assert refiner(record).invoke("?").text == "a draft"
         record.close(0.2)
         assert record.stats().lost == 1
-    query(url, "DROP TABLE label")
+    run_sql(url, "DROP TABLE label")
     with DatabaseRecord(url) as record:
         record.check()
-    query(url, "UPDATE meta SET version = 99")
+    run_sql(url, "UPDATE meta SET version = 99")
     with pytest.raises(ConfigurationError, match="newer version"), DatabaseRecord(url) as record:
         record.check()
+    file = tmp_path / "notes.db"
+    file.write_text("my notes, " * 1_000)
+    with pytest.raises(ConfigurationError, match="not a database"), DatabaseRecord(f"sqlite:///{file}") as record:
+        record.check()
+    assert file.read_text().startswith("my notes")
 
 
 def test_where_a_record_may_be(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -575,15 +561,6 @@ def test_where_a_record_may_be(tmp_path: Path, caplog: pytest.LogCaptureFixture)
     assert "SECRET" not in caplog.text
 
 
-def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
-    """A file of something else is not overwritten."""
-    file = tmp_path / "notes.db"
-    file.write_text("my notes, " * 1_000)
-    with pytest.raises(ConfigurationError, match="not a database"), DatabaseRecord(f"sqlite:///{file}") as record:
-        record.check()
-    assert file.read_text().startswith("my notes")
-
-
 def test_records_travel(tmp_path: Path) -> None:
     """A record is pickled as its settings, with a refiner too; one with a password is not."""
     record = pickle.loads(pickle.dumps(DatabaseRecord(f"sqlite:///{tmp_path}/r.db", texts=True, keep_days=3)))  # noqa: S301 - our own
@@ -623,17 +600,16 @@ def _warnings(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, logger="refine")
 
 
-def test_the_command_exports_rows_that_evaluate_reads(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_command_exports_rows_that_evaluate_reads(tmp_path: Path) -> None:
     """`refine export` writes a private dataset, `refine evaluate` judges it; mistakes are one line."""
     url, rows = f"sqlite:///{tmp_path}/record.db", tmp_path / "rows.jsonl"
     with DatabaseRecord(url, texts=True) as record:
         refiner(record, 1, 4).invoke("what?")
         refiner(record, 2, max_attempts=1).invoke("why?")
 
-    def refine(*words: str | Path) -> tuple[int, str]:
-        with pytest.raises(SystemExit) as ended:
-            app([str(word) for word in words], prog_name="refine")
-        return int(ended.value.code or 0), capfd.readouterr().err.strip()
+    def refine(*words: object) -> tuple[int, str]:
+        result = command(*words)
+        return result.exit_code, result.stderr.strip()
 
     assert refine("export", url, "--out", rows, "--where", "since=1h") == (0, f"3 rows in {rows}")
     assert stat.S_IMODE(rows.stat().st_mode) == 0o600

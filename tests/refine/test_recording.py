@@ -27,6 +27,7 @@ from refine import SelfRefine, losses
 from refine.record import DatabaseRecord
 from refine.record.rows import Record
 from tests.guarding import wait_until
+from tests.refine.records import run_sql
 
 LONE = "half a pair \ud83d, and the other \ude00"
 TWO = ["draft 1", "draft 2"]
@@ -44,7 +45,10 @@ def refiner(path: Path, *ratings: object, drafts: Sequence[str] = ("draft",), **
 
 
 def test_every_attempt_is_a_row(tmp_path: Path) -> None:
-    """Each line is a sample that reads back as the outcome's own, with more of its attempt in the metadata."""
+    """Each line is a sample that reads back as the outcome's own, with more of its attempt in the metadata.
+
+    The file, which holds what people asked, is for its owner alone; it is continued, and a dataset as it is.
+    """
     path = tmp_path / "attempts.jsonl"
     outcome = refiner(path, (1, "more"), 4, drafts=TWO).refine("what?", evidence={"reference": "truth"})
     assert [one.response for one in outcome.samples()] == TWO
@@ -52,29 +56,11 @@ def test_every_attempt_is_a_row(tmp_path: Path) -> None:
         assert row.model_copy(update={"metadata": {}}) == sample.model_copy(update={"metadata": {}})
         assert row.metadata.items() >= sample.metadata.items()
     assert len(path.read_text("utf-8").splitlines()) == 2
-
-
-def test_a_record_is_judged_again(tmp_path: Path) -> None:
-    """A record is a dataset as it is."""
-    path = tmp_path / "attempts.jsonl"
-    refiner(path, 1, 4, drafts=TWO).invoke("what?")
-    again = evaluate(read_rows(path), ScriptedJudge(lambda sample: sample.metadata["rating"]))
-    assert [next(iter(one.verdicts.values())).rating for one in again.rows] == [1, 4]
-
-
-def test_only_the_owner_may_read_it(tmp_path: Path) -> None:
-    """The file holds what people asked, so nobody else may read it."""
-    path = tmp_path / "attempts.jsonl"
-    refiner(path).invoke("what?")
     assert path.stat().st_mode & 0o777 == 0o600
-
-
-def test_a_file_that_is_there_is_continued(tmp_path: Path) -> None:
-    """Rows are appended to those of an earlier run."""
-    path = tmp_path / "attempts.jsonl"
-    for question in ("first?", "second?"):
-        refiner(path).invoke(question)
-    assert [one.question for one in rows(path)] == ["first?", "second?"]
+    refiner(path).invoke("second?")
+    assert [one.question for one in rows(path)] == ["what?", "what?", "second?"]
+    again = evaluate(read_rows(path), ScriptedJudge(lambda sample: sample.metadata["rating"]))
+    assert [next(iter(one.verdicts.values())).rating for one in again.rows] == [1, 4, 4]
 
 
 def test_threads_do_not_interleave(tmp_path: Path) -> None:
@@ -117,27 +103,21 @@ async def test_errors_are_recorded(tmp_path: Path) -> None:
     ]
 
 
-def test_without_an_attempt_there_is_no_row(tmp_path: Path) -> None:
-    """A generator that failed at once leaves nothing to write."""
+def test_a_turn_without_a_rating(tmp_path: Path) -> None:
+    """A generator that failed at once leaves nothing to write; a call of a tool is a row without a rating."""
     path = tmp_path / "attempts.jsonl"
     with pytest.raises(GeneratorFailed):
         SelfRefine(ScriptedModel([OSError()]), ScriptedJudge([4]), record=path).invoke("what?")
     assert not path.exists()
-
-
-def test_a_skipped_turn_is_recorded(tmp_path: Path) -> None:
-    """A turn that calls a tool is a row without a rating."""
-    path = tmp_path / "attempts.jsonl"
-    model = ScriptedModel([ToolCall(name="t")])
-    SelfRefine(model, ScriptedJudge([]), record=path).invoke("what?")
+    SelfRefine(ScriptedModel([ToolCall(name="t")]), ScriptedJudge([]), record=path).invoke("what?")
     (row,) = rows(path)
     expected = {"attempt": 1, "kind": "tool_call", "stop_reason": "skipped"}
     assert row.metadata.items() >= expected.items()
     assert "rating" not in row.metadata
 
 
-def test_half_a_surrogate_pair_costs_no_answer(tmp_path: Path) -> None:
-    """Text that is no UTF-8 is written as JSON escapes, and reads back as it was."""
+def test_every_text_and_number_reads_back(tmp_path: Path) -> None:
+    """Half a surrogate pair as its JSON escape, other scripts as they are, a line end in one row, NaN as null."""
     path = tmp_path / "attempts.jsonl"
     drafts = [LONE, f"{LONE}, again"]
     asked = refiner(path, (1, LONE), 4, drafts=drafts)
@@ -145,43 +125,44 @@ def test_half_a_surrogate_pair_costs_no_answer(tmp_path: Path) -> None:
     assert [(one.question, one.response, one.reference) for one in rows(path)] == [
         (f"what is {LONE}?", draft, LONE) for draft in drafts
     ]
-
-
-def test_text_stays_readable(tmp_path: Path) -> None:
-    """Other scripts are written as they are, and a line end in a text ends no row."""
-    path = tmp_path / "attempts.jsonl"
-    refiner(path, drafts=["巴黎\nПариж\u2028\\ud83d 😀"]).invoke("где?")
-    line = path.read_text("utf-8")
+    evidence = {"metadata": {"distance": float("nan"), "near": 1.5}}
+    refiner(path, drafts=["巴黎\nПариж\u2028\\ud83d 😀"]).invoke("где?", evidence=evidence)
+    *_, line, end = path.read_text("utf-8").split("\n")
     assert "巴黎" in line
-    assert line.count("\n") == 1
+    assert end == ""
     assert json.loads(line)["response"] == "巴黎\nПариж\u2028\\ud83d 😀"
-
-
-@pytest.mark.parametrize("place", [".", "missing/attempts.jsonl"])
-def test_a_place_that_cannot_be_written_is_refused_when_made(tmp_path: Path, place: str) -> None:
-    """A folder that is missing is reported before any answer is paid for."""
-    with pytest.raises(ConfigurationError, match="record is a file in a folder that exists, not"):
-        refiner(tmp_path / place)
+    read = rows(path)[-1].metadata
+    assert {name: read[name] for name in ("distance", "near")} == {"distance": None, "near": 1.5}
 
 
 def test_a_record_alone_takes_outcomes(tmp_path: Path) -> None:
-    """A record can be used without a refiner."""
+    """Without a refiner, too; a place that cannot be written is refused before any answer is paid for."""
     outcome: Outcome = SelfRefine(lambda _: "yes", lambda response: 4).refine("what?")
     record = Record(str(tmp_path / "attempts.jsonl"))
     record.add(outcome)
     record.add(outcome)
     assert len(rows(tmp_path / "attempts.jsonl")) == 2
+    for place in (".", "missing/attempts.jsonl"):
+        with pytest.raises(ConfigurationError, match="record is a file in a folder that exists, not"):
+            refiner(tmp_path / place)
 
 
-@pytest.mark.parametrize("fault", ["full disk", "deleted folder", "a folder in its place"])
+REASONS = {
+    "full disk": "No space left on device",
+    "deleted folder": "No such file or directory",
+    "a folder in its place": "Is a directory",
+}
+
+
+@pytest.mark.parametrize("fault", REASONS)
 async def test_a_record_that_cannot_be_written_costs_no_answer(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, fault: str
 ) -> None:
     """The answer goes out at every entrance; the lost rows are counted, and a WARNING names the file, no text."""
     path = tmp_path / "folder" / "attempts.jsonl"
     path.parent.mkdir()
-    asked = refiner(Path("/dev/full") if fault == "full disk" else path, 1, 4)
-    strict = refiner(Path("/dev/full") if fault == "full disk" else path, 1, max_attempts=1, on_exhausted="raise")
+    place = Path("/dev/full") if fault == "full disk" else path
+    asked, strict = refiner(place, 1, 4), refiner(place, 1, max_attempts=1, on_exhausted="raise")
     if fault == "deleted folder":
         shutil.rmtree(path.parent)
     elif fault == "a folder in its place":
@@ -195,27 +176,23 @@ async def test_a_record_that_cannot_be_written_costs_no_answer(
     assert [record.levelname for record in caplog.records] == ["WARNING"] * 3
     assert {record.name for record in caplog.records} == {"refine"}
     assert "attempts.jsonl" in caplog.text or "/dev/full" in caplog.text
-    reasons = {
-        "full disk": "No space left on device",
-        "deleted folder": "No such file or directory",
-        "a folder in its place": "Is a directory",
-    }
-    assert all(record.getMessage().endswith(f": {reasons[fault]}") for record in caplog.records)
+    assert all(record.getMessage().endswith(f": {REASONS[fault]}") for record in caplog.records)
     assert "secret" not in caplog.text
 
 
-@pytest.mark.parametrize("torn", [b'{"user_input": "torn', b"\xe4\xb8", b"{}"])
-def test_a_torn_line_swallows_no_row(tmp_path: Path, torn: bytes) -> None:
+def test_a_torn_line_swallows_no_row(tmp_path: Path) -> None:
     """After a line that a full disk or a killed process cut, the next row begins on its own line."""
     path = tmp_path / "attempts.jsonl"
-    refiner(path).invoke("first?")
-    with path.open("ab") as file:
-        file.write(torn)
-    refiner(path).invoke("second?")
-    refiner(path).invoke("third?")
-    read = [row.question for row in read_rows(path, errors="keep") if isinstance(row, Sample)]
-    assert read == ["first?", "second?", "third?"]
-    assert len(path.read_bytes().splitlines()) == 4
+    for torn in (b'{"user_input": "torn', b"\xe4\xb8", b"{}"):
+        path.unlink(missing_ok=True)
+        refiner(path).invoke("first?")
+        with path.open("ab") as file:
+            file.write(torn)
+        refiner(path).invoke("second?")
+        refiner(path).invoke("third?")
+        read = [row.question for row in read_rows(path, errors="keep") if isinstance(row, Sample)]
+        assert read == ["first?", "second?", "third?"]
+        assert len(path.read_bytes().splitlines()) == 4
 
 
 def test_a_rotated_record_goes_on_in_a_new_file(tmp_path: Path) -> None:
@@ -229,13 +206,6 @@ def test_a_rotated_record_goes_on_in_a_new_file(tmp_path: Path) -> None:
     asked.invoke("third?")
     assert [one.question for one in rows(tmp_path / "attempts.1.jsonl")] == ["first?"]
     assert [one.question for one in rows(path)] == ["third?"]
-
-
-def test_numbers_that_are_no_json_cost_no_row(tmp_path: Path) -> None:
-    """NaN in the evidence is written as null, so that the row reads back."""
-    path = tmp_path / "attempts.jsonl"
-    refiner(path).invoke("what?", evidence={"metadata": {"distance": float("nan"), "near": 1.5}})
-    assert {name: rows(path)[0].metadata[name] for name in ("distance", "near")} == {"distance": None, "near": 1.5}
 
 
 class BrokenHandler(logging.Handler):
@@ -295,13 +265,6 @@ def outcome(number: int) -> Outcome:
     return refined.model_copy(update={"id": f"{number:06}"})
 
 
-def run(file: Path, sql: str) -> None:
-    """Change the database as anybody else would."""
-    with sqlite3.connect(file) as connection:
-        connection.execute(sql)
-    connection.close()
-
-
 def lines_of(caplog: pytest.LogCaptureFixture) -> list[str]:
     """Return what was warned of since the last call."""
     lines = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
@@ -311,9 +274,9 @@ def lines_of(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 def test_an_outage_is_reported_with_what_it_cost(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """What was lost before an outage is none of its cost; one that costs outcomes says how many."""
-    file = tmp_path / "record.db"
+    url = f"sqlite:///{tmp_path}/record.db"
     outcomes = [outcome(number) for number in range(24)]
-    with DatabaseRecord(f"sqlite:///{file}", max_queue=4) as record:
+    with DatabaseRecord(url, max_queue=4) as record:
         record.check()
         for one in outcomes[:10]:
             record.add(one)
@@ -321,14 +284,14 @@ def test_an_outage_is_reported_with_what_it_cost(tmp_path: Path, caplog: pytest.
         assert record.stats().lost > 0
         lines_of(caplog)
         for first, lost in ((10, "none was"), (11, "8 outcomes were")):
-            run(file, "ALTER TABLE outcome RENAME TO away")
+            run_sql(url, "ALTER TABLE outcome RENAME TO away")
             record.add(outcomes[first])
             wait_until(lambda: bool(record.stats().failing))
             for one in outcomes[12:24] if first == 11 else ():
                 record.add(one)
             before = record.stats()
             assert before.queued + before.written + before.lost == before.offered
-            run(file, "ALTER TABLE away RENAME TO outcome")
+            run_sql(url, "ALTER TABLE away RENAME TO outcome")
             assert record.flush(10)
             assert not record.stats().failing
             wait_until(lambda: "works again" in caplog.text)
@@ -339,10 +302,10 @@ def test_an_outage_is_reported_with_what_it_cost(tmp_path: Path, caplog: pytest.
 
 def test_what_cannot_be_deleted_keeps_no_outcome_waiting(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Retention that fails is reported as such, once; outcomes are written all the while."""
-    file = tmp_path / "record.db"
-    DatabaseRecord(f"sqlite:///{file}").check()
-    run(file, "CREATE TRIGGER no BEFORE DELETE ON outcome BEGIN SELECT RAISE(ABORT, 'no'); END")
-    with DatabaseRecord(f"sqlite:///{file}", keep_days=1e-9) as record:
+    url = f"sqlite:///{tmp_path}/record.db"
+    DatabaseRecord(url).check()
+    run_sql(url, "CREATE TRIGGER no BEFORE DELETE ON outcome BEGIN SELECT RAISE(ABORT, 'no'); END")
+    with DatabaseRecord(url, keep_days=1e-9) as record:
         for number in range(4):
             record.add(outcome(number))
             assert record.flush(10)

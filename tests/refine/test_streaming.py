@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from itertools import product
 from operator import itemgetter
 from typing import Any, get_args
 
@@ -156,11 +157,6 @@ async def opened(door: str, inner: SelfRefine) -> str:
     return repr(list(seen) if isinstance(seen, Iterator) else await seen)
 
 
-def test_hundreds_of_refused_drafts_are_looked_for() -> None:
-    """The doors and generators below see at least 300 rejected drafts."""
-    assert len(GENERATORS) * len(DOORS) * REFUSALS >= 300
-
-
 @older
 @pytest.mark.parametrize("kind", GENERATORS)
 @for_every("door", DOORS)
@@ -173,8 +169,10 @@ async def test_nothing_of_a_rejected_draft_is_seen(door: str, kind: str) -> None
 
 @older
 @pytest.mark.parametrize("kind", GENERATORS)
-@pytest.mark.parametrize("door", ["invoke", "astream", "astream_events v2", "astream_log"])
-@pytest.mark.parametrize("durability", ["sync", "exit"])
+@for_every(
+    "durability, door",
+    product(["sync", "exit"], ["invoke", "astream", "astream_events v2", "astream_log"]),
+)
 async def test_nothing_is_seen_under_a_checkpointer(durability: Any, door: str, kind: str) -> None:
     """The same where the refiner has a checkpointer of its own."""
     inner = refiner(kind, checkpointer=InMemorySaver(), durability=durability)
@@ -185,19 +183,17 @@ async def test_nothing_is_seen_under_a_checkpointer(durability: Any, door: str, 
     assert MARK not in repr((inner.graph.get_state(THREAD), list(inner.graph.get_state_history(THREAD))))
 
 
-def test_a_stream_is_the_answer_in_one_chunk() -> None:
-    """The stream has one chunk: the accepted answer, whole, with its metadata."""
-    (chunk,) = refiner("chat model").stream("what is it?")
-    assert isinstance(chunk, AIMessageChunk)
-    assert (chunk.text, chunk.chunk_position) == (GOOD, "last")
-    assert chunk.response_metadata["refine"]["passed"] is True
-
-
-async def test_an_async_stream_is_the_answer_in_one_chunk() -> None:
-    """The same without blocking."""
-    (chunk,) = [one async for one in refiner("agent").astream("what is it?")]
-    assert isinstance(chunk, AIMessageChunk)
-    assert chunk.text == GOOD
+async def test_a_stream_is_the_answer_in_one_chunk() -> None:
+    """It is accepted and whole, with its metadata, whoever streams; nothing is left open after it."""
+    stream = refiner("chat model").stream("what is it?")
+    chunk: AIMessage = next(stream)
+    assert next(stream, None) is None
+    (other,) = [one async for one in refiner("agent").astream("what is it?")]
+    for one in (chunk, other):
+        assert isinstance(one, AIMessageChunk)
+        assert (one.text, one.chunk_position) == (GOOD, "last")
+        assert one.response_metadata["refine"]["passed"] is True
+    assert "".join(outer_chain(refiner("chat model")).stream(FILLED)) == GOOD
 
 
 def test_a_streamed_answer_is_the_invoked_one() -> None:
@@ -212,11 +208,6 @@ def test_a_streamed_answer_is_the_invoked_one() -> None:
     (chunk,) = SelfRefine(lambda _: answer, ScriptedJudge([4])).stream("what?")
     for field in ("content", "tool_calls", "usage_metadata", "additional_kwargs", "name"):
         assert getattr(chunk, field) == getattr(answer, field)
-
-
-def test_an_outer_parser_streams_the_answer() -> None:
-    """A parser after a refiner streams the text of the answer."""
-    assert "".join(outer_chain(refiner("chat model")).stream(FILLED)) == GOOD
 
 
 @pytest.mark.parametrize("checkpointer", [None, InMemorySaver()], ids=["plain", "kept"])
@@ -235,61 +226,49 @@ def summarised(events: list[Any]) -> list[tuple[str, int | None]]:
     return [(one["name"], one["data"].get("attempt")) for one in custom]
 
 
-ORDER = [(f"refine.{name}", attempt) for attempt in (1, 2) for name in ("start", "attempt", "verdict")]
+ORDER = [(name, attempt) for attempt in (1, 2) for name in ("start", "attempt", "verdict")]
 
 
-async def test_progress_goes_out_as_custom_events() -> None:
-    """`astream_events` tells each attempt, each verdict and the end, in order and once."""
-    inner = SelfRefine(ScriptedModel(["one", "two"]), ScriptedJudge([1, 4]))
-    events = await collected(inner.astream_events("what?", version="v2"))
-    assert summarised(events) == [*ORDER, ("refine.finish", None)]
+def twice(**settings: Any) -> SelfRefine:
+    """Make a refiner whose second draft is accepted."""
+    return SelfRefine(ScriptedModel(["one", "two"]), ScriptedJudge([1, 4]), **settings)
 
 
-@pytest.mark.parametrize("durability", ["sync", "exit"])
-async def test_progress_goes_out_under_a_checkpointer(durability: Any) -> None:
-    """The same where the refiner runs its graph."""
-    judge = ScriptedJudge([1, 4])
-    inner = SelfRefine(ScriptedModel(["one", "two"]), judge, checkpointer=InMemorySaver(), durability=durability)
-    events = await collected(inner.astream_events("what?", THREAD, version="v2"))
-    assert summarised(events) == [*ORDER, ("refine.finish", None)]
+def kept(durability: Any) -> Callable[[], AsyncIterator[Any]]:
+    """Ask one with a checkpointer of its own."""
+    inner = twice(checkpointer=InMemorySaver(), durability=durability)
+    return lambda: inner.astream_events("what?", THREAD, version="v2")
 
 
-async def test_progress_goes_out_through_an_outer_chain() -> None:
-    """A chain around a refiner passes the progress on."""
-    inner = SelfRefine(ScriptedModel(["one", "two"]), ScriptedJudge([1, 4]))
-    events = await collected(outer_chain(inner).astream_events(FILLED, version="v2"))
-    assert summarised(events) == [*ORDER, ("refine.finish", None)]
+TOLD: dict[str, Callable[[], AsyncIterator[Any]]] = {
+    "alone": lambda: twice().astream_events("what?", version="v2"),
+    "kept, sync": kept("sync"),
+    "kept, exit": kept("exit"),
+    "in a chain": lambda: outer_chain(twice()).astream_events(FILLED, version="v2"),
+    "in a graph": lambda: outer_graph(twice()).astream_events(ASKED, THREAD, version="v2"),
+    "in a kept graph": lambda: outer_graph(twice(), InMemorySaver()).astream_events(ASKED, THREAD, version="v2"),
+}
 
 
-@pytest.mark.parametrize("checkpointed", [False, True], ids=["plain", "kept"])
-async def test_progress_goes_out_once_through_an_outer_graph(*, checkpointed: bool) -> None:
-    """The events of a graph around a refiner hold the progress once."""
-    inner = SelfRefine(ScriptedModel(["one", "two"]), ScriptedJudge([1, 4]))
-    graph = outer_graph(inner, InMemorySaver() if checkpointed else None)
-    events = await collected(graph.astream_events(ASKED, THREAD, version="v2"))
-    assert summarised(events) == [*ORDER, ("refine.finish", None)]
+@for_every("place", TOLD)
+async def test_progress_goes_out_once_as_custom_events(place: str) -> None:
+    """`astream_events` tells each attempt, each verdict and the end, in order, wherever the refiner stands."""
+    told = summarised(await collected(TOLD[place]()))
+    assert told == [*((f"refine.{name}", attempt) for name, attempt in ORDER), ("refine.finish", None)]
 
 
-@pytest.mark.parametrize("checkpointed", [False, True], ids=["plain", "kept"])
-def test_progress_reaches_an_outer_custom_stream_once(*, checkpointed: bool) -> None:
+@for_every("saver", [None, InMemorySaver()])
+def test_progress_reaches_an_outer_custom_stream_once(saver: Any) -> None:
     """The custom stream of a graph around a refiner holds the progress once."""
-    inner = SelfRefine(ScriptedModel(["one", "two"]), ScriptedJudge([1, 4]))
-    graph = outer_graph(inner, InMemorySaver() if checkpointed else None)
+    graph = outer_graph(twice(), saver)
     events = [event for _, event in graph.stream(ASKED, THREAD, stream_mode="custom", subgraphs=True)]
-    assert [(one["event"], one.get("attempt")) for one in events] == [
-        ("start", 1),
-        ("attempt", 1),
-        ("verdict", 1),
-        ("start", 2),
-        ("attempt", 2),
-        ("verdict", 2),
-        ("finish", None),
-    ]
+    assert [(one["event"], one.get("attempt")) for one in events] == [*ORDER, ("finish", None)]
 
 
 async def test_shown_drafts_go_out_as_events_and_are_discarded() -> None:
-    """With `show_drafts` each draft is an event, and a refused one is followed by its discard."""
-    inner = SelfRefine(ScriptedModel([f"wrong {MARK}", GOOD]), ScriptedJudge([1, 4]), show_drafts=True)
+    """With `show_drafts` each draft is an event, a refused one is discarded; the stream is the answer alone."""
+    model, judge = ScriptedModel([f"wrong {MARK}", GOOD], cycle=True), ScriptedJudge([1, 4], cycle=True)
+    inner = SelfRefine(model, judge, show_drafts=True)
     events = await collected(inner.astream_events("what?", version="v2"))
     assert summarised(events) == [
         ("refine.start", 1),
@@ -304,27 +283,13 @@ async def test_shown_drafts_go_out_as_events_and_are_discarded() -> None:
         ("refine.finish", None),
     ]
     assert MARK not in repr([one for one in events if one["name"] != "refine.draft"])
-
-
-def test_shown_drafts_are_not_in_the_stream_of_answers() -> None:
-    """With `show_drafts` the stream proper is still the answer alone."""
-    inner = SelfRefine(ScriptedModel([f"wrong {MARK}", GOOD]), ScriptedJudge([1, 4]), show_drafts=True)
     assert [one.text for one in inner.stream("what?")] == [GOOD]
 
 
 def test_an_error_quotes_no_draft() -> None:
     """The error of an exhausted run quotes neither drafts nor feedback; the record is on the exception alone."""
-    inner = refiner("chat model", on_exhausted="raise", success_rating=4)
     judge = ScriptedJudge([(1, f"not {MARK}")], cycle=True)
     refused = SelfRefine(ScriptedModel([f"wrong {MARK}"], cycle=True), judge, on_exhausted="raise")
     with pytest.raises(Exception, match="no answer may be released") as raised:
         refused.invoke("what?")
     assert MARK not in f"{raised.value} {raised.value!r}"
-    assert GOOD in inner.invoke("what?").text
-
-
-def test_a_closed_stream_leaves_nothing_running() -> None:
-    """A client that goes away after the answer leaves nothing open."""
-    stream = refiner("chat model").stream("what?")
-    assert isinstance(next(stream), AIMessage)
-    assert next(stream, None) is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from judges.messages import ToolCall
 from judges.runtime.observation import current
 from judges.testing import ScriptedJudge, ScriptedModel
 from refine import SelfRefine
+from tests.laws import for_every
 
 Tree = tuple[str, str, list["Tree"]]
 """A run: its name, its kind, and the runs in it."""
@@ -122,14 +124,18 @@ async def traced(call: str, inner: SelfRefine, **config: Any) -> Recorder:
     return recorder
 
 
-@pytest.mark.parametrize("call", CALLS)
+@for_every("call", CALLS)
 async def test_attempts_and_judges_are_named_runs(call: str) -> None:
-    """The loop is a run; in it each attempt and each judge, panel members and their model calls below."""
+    """The loop is a run; in it each attempt and each judge, members and model calls below, and each is ended."""
     recorder = await traced(call, SelfRefine(writer(), judges()))
     assert recorder.trees == [("SelfRefine", "chain", TWICE)]
+    assert recorder.run_map == {}
+    assert all(
+        one.end_time for one in [*runs(recorder.roots[0], "panel"), *runs(recorder.roots[0], "helpfulness")]
+    )
 
 
-@pytest.mark.parametrize("call", ["invoke", "ainvoke", "refine", "arefine"])
+@for_every("call", ["invoke", "ainvoke", "refine", "arefine"])
 async def test_the_steps_of_the_graph_are_runs_too(call: str) -> None:
     """Under a checkpointer the graph's steps stand between."""
     inner = SelfRefine(writer(), judges(), checkpointer=InMemorySaver())
@@ -137,37 +143,25 @@ async def test_the_steps_of_the_graph_are_runs_too(call: str) -> None:
     assert recorder.trees == [("SelfRefine", "chain", [("SelfRefine loop", "chain", IN_THE_GRAPH)])]
 
 
-async def test_the_graph_alone_is_traced() -> None:
-    """The graph by itself is a run under its own name, sync and async."""
+async def test_a_run_has_the_given_name() -> None:
+    """The graph's own, sync and async; the refiner's, or what the caller says."""
     recorder = Recorder()
     asked: Any = {"messages": [("user", "what?")]}
     self_refine(writer(), judges()).invoke(asked, {"callbacks": [recorder]})
     await self_refine(writer(), judges(), name="mine").ainvoke(asked, {"callbacks": [recorder]})
     assert recorder.trees == [("self_refine", "chain", IN_THE_GRAPH), ("mine", "chain", IN_THE_GRAPH)]
-
-
-def test_the_run_has_the_given_name() -> None:
-    """The run is called as the refiner is, or as the caller says."""
-    recorder = Recorder()
     inner = SelfRefine(writer(), ScriptedJudge([4, 4]), name="mine")
     inner.invoke("what?", {"callbacks": [recorder]})
     inner.invoke("what?", {"callbacks": [recorder], "run_name": "theirs"})
-    assert [one.name for one in recorder.roots] == ["mine", "theirs"]
+    assert [one.name for one in recorder.roots[2:]] == ["mine", "theirs"]
 
 
-def test_in_a_chain_it_is_a_step() -> None:
-    """In a chain the loop is a run below the chain's."""
+def test_in_a_chain_or_a_node_it_is_a_step() -> None:
+    """The loop is a run below the chain's; in a node, called without a config, below that node's."""
     recorder = Recorder()
-    chain = ChatPromptTemplate([("user", "{q}")]) | SelfRefine(writer(), ScriptedJudge([4]))
+    inner = SelfRefine(writer(), ScriptedJudge([4], cycle=True))
+    chain = ChatPromptTemplate([("user", "{q}")]) | inner
     chain.invoke({"q": "what?"}, {"callbacks": [recorder]})
-    (root,) = recorder.trees
-    assert [name for name, _, _ in root[2]] == ["ChatPromptTemplate", "SelfRefine"]
-
-
-def test_in_a_graphs_node_it_is_inherited() -> None:
-    """Called in a node without a config, the loop is still a run below that node."""
-    recorder = Recorder()
-    inner = SelfRefine(writer(), ScriptedJudge([4]))
 
     def node(state: MessagesState) -> dict[str, Any]:
         return {"messages": [inner.invoke(state["messages"])]}
@@ -178,8 +172,9 @@ def test_in_a_graphs_node_it_is_inherited() -> None:
     graph.add_edge("answer", END)
     asked: Any = {"messages": [("user", "what?")]}
     graph.compile().invoke(asked, {"callbacks": [recorder]})
-    (root,) = recorder.roots
-    assert tree(runs(root, "answer")[0])[2] == [
+    first, second = recorder.roots
+    assert [name for name, _, _ in tree(first)[2]] == ["ChatPromptTemplate", "SelfRefine"]
+    assert tree(runs(second, "answer")[0])[2] == [
         ("SelfRefine", "chain", [("attempt 1", "llm", []), ("scripted", "chain", [])])
     ]
 
@@ -206,22 +201,17 @@ def in_function() -> Callable[[list[BaseMessage]], str]:
     return lambda messages: str(model.invoke(messages).text)
 
 
-def in_lambda() -> Runnable[Any, Any]:
-    """Make a runnable of a function that asks a model."""
-    return RunnableLambda(in_function())
-
-
 KINDS: dict[str, tuple[Callable[[], Any], str, set[str]]] = {
     "chat model": (writer, "llm", set()),
     "chain": (in_chain, "chain", {"ChatPromptTemplate", "ScriptedModel"}),
     "agent": (in_agent, "chain", {"model", "tools", "ScriptedModel", "lookup"}),
     "function": (in_function, "chain", {"ScriptedModel"}),
-    "runnable": (in_lambda, "chain", {"ScriptedModel"}),
+    "runnable": (lambda: RunnableLambda(in_function()), "chain", {"ScriptedModel"}),
 }
 
 
 @pytest.mark.parametrize("call", ["invoke", "ainvoke"])
-@pytest.mark.parametrize("kind", KINDS)
+@for_every("kind", KINDS)
 async def test_an_attempt_of_each_kind_is_a_run(kind: str, call: str) -> None:
     """An attempt of any generator is a run named after it, with what it does below."""
     make, run_type, inside = KINDS[kind]
@@ -234,31 +224,29 @@ async def test_an_attempt_of_each_kind_is_a_run(kind: str, call: str) -> None:
     ]
 
 
+BY_MODEL: Tree = ("helpfulness", "chain", [("ScriptedModel", "llm", [])])
+BY_RULE: Tree = ("rule", "chain", [])
+THEIRS: Tree = ("their evaluator", "chain", [])
+
+
 @pytest.mark.parametrize("call", ["invoke", "ainvoke"])
-@pytest.mark.parametrize(
-    ("judge", "expected"),
+@for_every(
+    "judge, expected",
     [
         (lambda: ScriptedJudge([4]), ("scripted", "chain", [])),
-        (lambda: rule, ("rule", "chain", [])),
-        (lambda: model_judge(4), ("helpfulness", "chain", [("ScriptedModel", "llm", [])])),
-        (
-            lambda: Cascade([rule, model_judge(4)]),
-            (
-                "cascade",
-                "chain",
-                [("rule", "chain", []), ("helpfulness", "chain", [("ScriptedModel", "llm", [])])],
-            ),
-        ),
-        (
-            lambda: Repeat(model_judge(4), 2),
-            ("helpfulness", "chain", [("helpfulness", "chain", [("ScriptedModel", "llm", [])])] * 2),
-        ),
+        (lambda: rule, BY_RULE),
+        (lambda: model_judge(4), BY_MODEL),
+        (lambda: Cascade([rule, model_judge(4)]), ("cascade", "chain", [BY_RULE, BY_MODEL])),
+        (lambda: Repeat(model_judge(4), 2), ("helpfulness", "chain", [BY_MODEL] * 2)),
         (
             lambda: Panel([Panel([rule], name="inner")], name="outer"),
-            ("outer", "chain", [("inner", "chain", [("rule", "chain", [])])]),
+            ("outer", "chain", [("inner", "chain", [BY_RULE])]),
+        ),
+        (
+            lambda: RunnableLambda(lambda sample: {"rating": 4}, name="their evaluator"),
+            ("their evaluator", "chain", [THEIRS]),
         ),
     ],
-    ids=["scripted", "function", "model", "cascade", "repeat", "nested panels"],
 )
 async def test_a_judge_of_each_kind_is_a_run(judge: Callable[[], Any], expected: Tree, call: str) -> None:
     """A judge of any kind is a run under its name, with its members and model calls below."""
@@ -266,52 +254,23 @@ async def test_a_judge_of_each_kind_is_a_run(judge: Callable[[], Any], expected:
     assert recorder.trees == [("SelfRefine", "chain", [("attempt 1", "llm", []), expected])]
 
 
-@pytest.mark.parametrize("call", ["invoke", "ainvoke"])
-async def test_a_judge_that_is_a_runnable_is_a_run(call: str) -> None:
-    """A runnable that judges stands below its judge's run."""
-    runnable: Runnable[Any, Any] = RunnableLambda(lambda sample: {"rating": 4}, name="their evaluator")
-    recorder = await traced(call, SelfRefine(writer(), runnable))
-    (judge,) = [one for one in recorder.roots[0].child_runs if one.name != "attempt 1"]
-    assert tree(judge) == ("their evaluator", "chain", [("their evaluator", "chain", [])])
+def test_a_judges_run_tells_what_was_judged_and_what_came_of_it() -> None:
+    """Sample and verdict, or why there is none; what is raised ends every run above it with an error."""
 
+    def run_of(judge: ScriptedJudge) -> tuple[Run, Run]:
+        recorder = Recorder()
+        with suppress(ConfigurationError):
+            SelfRefine(writer(), judge).invoke("what?", {"callbacks": [recorder]})
+        return recorder.roots[0], runs(recorder.roots[0], "scripted")[0]
 
-def test_a_judges_run_holds_sample_and_verdict() -> None:
-    """A judge's run tells what was judged, and what was said."""
-    recorder = Recorder()
-    SelfRefine(writer(), ScriptedJudge([(1, "be kind"), 4])).invoke("what?", {"callbacks": [recorder]})
-    first = runs(recorder.roots[0], "scripted")[0]
+    _, first = run_of(ScriptedJudge([(1, "be kind"), 4]))
     assert (first.inputs["user_input"], first.inputs["response"]) == ("what?", "one")
     assert first.outputs is not None
     assert (first.outputs["rating"], first.outputs["feedback"]) == (1, "be kind")
-
-
-def test_a_failed_judges_run_tells_why() -> None:
-    """A judge without a verdict ends its run with the reason."""
-    recorder = Recorder()
-    SelfRefine(writer(), ScriptedJudge([RuntimeError("down")])).invoke("what?", {"callbacks": [recorder]})
-    (run,) = runs(recorder.roots[0], "scripted")
-    assert run.outputs is not None
-    assert run.outputs["unscored"] == "judge_failed"
-
-
-def test_a_judge_set_up_wrongly_ends_its_run_with_the_error() -> None:
-    """What is raised ends every run above it with an error."""
-    recorder = Recorder()
-    judge = ScriptedJudge([ConfigurationError("no key")])
-    with pytest.raises(ConfigurationError):
-        SelfRefine(writer(), judge).invoke("what?", {"callbacks": [recorder]})
-    (root,) = recorder.roots
-    assert [bool(one.error) for one in (root, *runs(root, "scripted"))] == [True, True]
-
-
-def test_every_run_is_ended() -> None:
-    """No run is left open."""
-    recorder = Recorder()
-    SelfRefine(writer(), judges()).invoke("what?", {"callbacks": [recorder]})
-    assert recorder.run_map == {}
-    assert all(
-        one.end_time for one in [*runs(recorder.roots[0], "panel"), *runs(recorder.roots[0], "helpfulness")]
-    )
+    _, failed = run_of(ScriptedJudge([RuntimeError("down")]))
+    assert failed.outputs is not None
+    assert failed.outputs["unscored"] == "judge_failed"
+    assert [bool(one.error) for one in run_of(ScriptedJudge([ConfigurationError("no key")]))] == [True, True]
 
 
 def test_tags_and_metadata_are_inherited() -> None:
@@ -325,49 +284,37 @@ def test_tags_and_metadata_are_inherited() -> None:
         assert run.metadata["user"] == "Ann"
 
 
-@pytest.mark.parametrize("checkpointed", [False, True], ids=["plain", "kept"])
-async def test_usage_of_generator_and_judge_is_counted(*, checkpointed: bool) -> None:
-    """LangChain's usage handler counts the tokens of both, and agrees with the outcome."""
-    usage = UsageMetadataCallbackHandler()
-    inner = SelfRefine(writer(), judges(), checkpointer=InMemorySaver() if checkpointed else None)
-    config: RunnableConfig = {"callbacks": [usage], "configurable": {"thread_id": "1"}}
-    outcome = await inner.arefine("what?", config)
-    assert set(usage.usage_metadata) == {"scripted", "critic"}
-    assert sum(one["total_tokens"] for one in usage.usage_metadata.values()) == outcome.usage.tokens
-
-
-def test_a_usage_block_counts_too() -> None:
-    """A context manager that counts usage counts both, without any config."""
-    with get_usage_metadata_callback() as usage:
+async def test_usage_of_generator_and_judge_is_counted() -> None:
+    """LangChain's handler and its block count the tokens of both, and agree with the outcome, kept or not."""
+    for saver in (None, InMemorySaver()):
+        usage = UsageMetadataCallbackHandler()
+        config: RunnableConfig = {"callbacks": [usage], "configurable": {"thread_id": "1"}}
+        outcome = await SelfRefine(writer(), judges(), checkpointer=saver).arefine("what?", config)
+        assert set(usage.usage_metadata) == {"scripted", "critic"}
+        assert sum(one["total_tokens"] for one in usage.usage_metadata.values()) == outcome.usage.tokens
+    with get_usage_metadata_callback() as counted:
         SelfRefine(writer(), judges()).invoke("what?")
-    assert set(usage.usage_metadata) == {"scripted", "critic"}
+    assert set(counted.usage_metadata) == {"scripted", "critic"}
 
 
-@pytest.mark.parametrize("subgraphs", [False, True])
-def test_a_judges_calls_are_not_in_the_messages_stream(*, subgraphs: bool) -> None:
+def test_a_judges_calls_are_not_in_the_messages_stream() -> None:
     """Neither the generator's nor the judge's model calls are streamed as messages: only the answer is."""
     graph = self_refine(writer(), judges())
     asked: Any = {"messages": [("user", "what?")]}
-    seen: list[Any] = list(graph.stream(asked, stream_mode="messages", subgraphs=subgraphs))
-    messages = [one[1][0] if subgraphs else one[0] for one in seen]
-    assert [one.text for one in messages] == ["two"]
-
-
-async def test_a_judges_calls_are_not_in_the_events() -> None:
-    """`astream_events` tells of no model call, of generator or judge."""
-    events = [one async for one in SelfRefine(writer(), judges()).astream_events("what?", version="v2")]
-    assert not [one for one in events if "chat_model" in one["event"]]
-    assert "because" not in repr([one for one in events if one["name"] != "SelfRefine"])
+    for subgraphs in (False, True):
+        seen: list[Any] = list(graph.stream(asked, stream_mode="messages", subgraphs=subgraphs))
+        assert [(one[1] if subgraphs else one)[0].text for one in seen] == ["two"]
 
 
 async def test_traced_and_streamed_at_once() -> None:
-    """A tracer sees the drafts while a stream of events, in the same call, does not."""
+    """A tracer sees the drafts while a stream of events, in the same call, tells of no attempt and no call."""
     recorder = Recorder()
-    inner = SelfRefine(writer(), judges())
     config: RunnableConfig = {"callbacks": [recorder]}
+    inner = SelfRefine(writer(), judges())
     events = [one async for one in inner.astream_events("what?", config, version="v2")]
     assert recorder.trees == [("SelfRefine", "chain", TWICE)]
-    assert not [one for one in events if one["name"].startswith("attempt")]
+    assert not [one for one in events if "chat_model" in one["event"] or one["name"].startswith("attempt")]
+    assert "because" not in repr([one for one in events if one["name"] != "SelfRefine"])
 
 
 def test_nothing_is_set_up_without_callbacks() -> None:

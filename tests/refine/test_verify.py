@@ -16,18 +16,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import create_engine, select, text, update
-from typer.testing import CliRunner, Result
+from sqlalchemy import create_engine, select, update
 
 from graphs import Outcome
 from judges import ConfigurationError
 from judges.testing import ScriptedJudge
 from refine import SelfRefine
-from refine.cli.app import app
 from refine.record import DatabaseRecord
 from refine.record.database import _read_url
 from refine.record.schema import ANCHOR, ATTEMPT, OUTCOME, SEAL, SERIES, SUMS, TALLY
 from tests.guarding import wait_until
+from tests.refine.records import command, older, run_sql
 
 TAMPERS = int(os.environ.get("REFINE_TAMPERS", "100"))
 """Tampers that are tried; the figure of the documentation is 1,000."""
@@ -54,20 +53,6 @@ def faults(url: str, heads: Any = None) -> list[str]:
     """Return what is not as it was written."""
     with DatabaseRecord(url) as record:
         return record.verify(heads).faults
-
-
-def run_sql(url: str, *statements: str) -> None:
-    """Change a record as somebody with a database shell would."""
-    engine = create_engine(_read_url(url))
-    with engine.begin() as connection:
-        for statement in statements:
-            connection.execute(text(statement))
-    engine.dispose()
-
-
-def command(*words: str) -> Result:
-    """Run `refine`."""
-    return CliRunner().invoke(app, list(words))
 
 
 def test_an_untouched_record_is_as_it_was_written(url: str) -> None:
@@ -257,11 +242,11 @@ def test_a_key_may_come_later_and_does_not_go_again(tmp_path: Path, monkeypatch:
     """What was sealed before there was a key is told apart, and is no fault; without the key after it, it is."""
     url, out = f"sqlite:///{tmp_path}/record.db", tmp_path / "rows.jsonl"
     fill(url, 2, writers=1)
-    assert command("export", url, "--out", str(out)).exit_code == 0
+    assert command("export", url, "--out", out).exit_code == 0
     monkeypatch.setenv("REFINE_RECORD_SEAL_KEY", "a key of thirty-two characters!!")
     with pytest.raises(ConfigurationError, match="unset REFINE_RECORD_SEAL_KEY"):
         faults(url)
-    assert "6 rows are sealed without the key" in command("verify", str(out)).output
+    assert "6 rows are sealed without the key" in command("verify", out).output
     for number in range(2):
         with DatabaseRecord(url) as record:
             record.add(answered(1, of=f"later{number}")[0])
@@ -284,13 +269,13 @@ def test_heads_kept_elsewhere_show_a_cut_that_the_anchor_follows(tmp_path: Path)
         shutil.copy(file, tmp_path / "earlier.db")
     with DatabaseRecord(f"sqlite:///{file}", texts=True) as record:
         record.add(answered(1, of="more")[0])
-    saved = command("verify", str(file), "--save-heads", str(heads))
+    saved = command("verify", file, "--save-heads", heads)
     assert saved.exit_code == 0, saved.output
     shutil.copy(tmp_path / "earlier.db", file)
     for left in tmp_path.glob("record.db-*"):
         left.unlink()
-    assert command("verify", str(file)).exit_code == 0
-    cut = command("verify", str(file), "--heads", str(heads))
+    assert command("verify", file).exit_code == 0
+    cut = command("verify", file, "--heads", heads)
     assert (cut.exit_code, "is missing" in cut.output) == (1, True), cut.output
 
 
@@ -309,20 +294,6 @@ def test_a_record_of_an_older_version_is_told_apart(tmp_path: Path) -> None:
     day = 3 * 24 * 60 * 60 * 1_000
     run_sql(url, f"UPDATE outcome SET at = at + {day}, chain = NULL, position = NULL WHERE id = 'new0'")
     assert any("younger than the record's seals" in one for one in faults(url))
-
-
-def older(file: Path) -> None:
-    """Make the tables those of version 2."""
-    with sqlite3.connect(file) as connection:
-        connection.execute("DROP INDEX outcome_chain")
-        for column in ("chain", "position", "previous", "hash"):
-            connection.execute(f"ALTER TABLE outcome DROP COLUMN {column}")
-        tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-        for name in tables:
-            if name.startswith("record_"):
-                connection.execute(f"DROP TABLE {name}")
-        connection.execute("UPDATE meta SET version = 2")
-    connection.close()
 
 
 def lines_of(file: Path) -> list[Any]:
@@ -373,15 +344,15 @@ def test_an_export_shows_what_was_done_to_it(tmp_path: Path, suffix: str) -> Non
     """A row changed, dropped, cut off, doubled or swapped, in every form; rewritten as it is, it is as it was."""
     url, file = f"sqlite:///{tmp_path}/record.db", tmp_path / f"rows{suffix}"
     fill(url, 4)
-    assert command("export", url, "--out", str(file)).exit_code == 0
+    assert command("export", url, "--out", file).exit_code == 0
     rows = lines_of(file)
     assert len(rows) == 24
     write(file, rows)
-    same = command("verify", str(file))
+    same = command("verify", file)
     assert (same.exit_code, "24 rows sealed" in same.output) == (0, True), same.output
     for name, way in WAYS.items():
         write(file, way(rows))
-        found = command("verify", str(file))
+        found = command("verify", file)
         assert (name, found.exit_code) == (name, 1), found.output
 
 
@@ -394,12 +365,12 @@ def test_a_record_of_json_lines_is_sealed(tmp_path: Path) -> None:
         for _ in range(3):
             asked.invoke("what?")
     rows = lines_of(file)
-    whole = command("verify", str(file))
+    whole = command("verify", file)
     assert (whole.exit_code, "12 rows sealed" in whole.output) == (0, True), whole.output
     for name, way in WAYS.items():
         if name != "cut off":
             write(file, way(rows))
-            assert (name, command("verify", str(file)).exit_code) == (name, 1)
+            assert (name, command("verify", file).exit_code) == (name, 1)
 
 
 def test_seals_of_earlier_versions_are_still_read(tmp_path: Path) -> None:

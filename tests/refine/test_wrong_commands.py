@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from refine.cli.app import app
 from tests import forks
+from tests.laws import for_every
 
 ROOT = Path(__file__).parents[2]
 GOOD = '{"question": "q", "answer": "a"}\n'
@@ -27,6 +28,7 @@ FILES = {
     "unknown.csv": b"a,b\n1,2\n",
     "many.csv": ",".join(f"column{number}" for number in range(500)).encode() + b"\n" + b"1," * 499 + b"1\n",
     "quote.csv": b'question,answer\n"q\nr",a\nx,"y\n',
+    "field.jsonl": GOOD.encode() + b'{"question": "?", "answer": 3}\n',
     "run/results.jsonl": b"{}\n",
     "file": b"",
 }
@@ -45,8 +47,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(
-    ("command", "line"),
+@for_every(
+    "command, line",
     [
         (f"none.jsonl {JUDGED}", "there is no file 'none.jsonl'; give the path of"),
         ("ok.jsonl --out out --judge '{\"judge\": 1}'", "`use` names the kind of judge, such as length"),
@@ -79,7 +81,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (f"ok.jsonl {JUDGED} --limit many", "Invalid value for '--limit'"),
         (f"ok.jsonl {JUDGED} --max-concurrency -1", "Invalid value for '--max-concurrency'"),
         (f"ok.jsonl {JUDGED} --max-concurency 3", "--max-concurrency"),
-        ("ok.jsonl --judge json --out run", "run already holds a run; choose another --out"),
+        (f"field.jsonl {JUDGED}", "field.jsonl, line 2: field 'answer'"),
+        (f"field.jsonl {JUDGED}", "--keep-unreadable"),
+        ("ok.jsonl --judge json --out run", "run already holds a run; choose another --out, or delete it first"),
         ("ok.jsonl --judge json --out file", "file is a file; choose another --out"),
         (
             "ok.jsonl --judge json --out file/run",
@@ -94,6 +98,23 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("ok.jsonl --judge length --out out", "any length would pass; give at_least"),
         ("ok.jsonl --judge length: --out out", "any length would pass"),
         ("ok.jsonl --judge length:at_mst=3 --out out", "'at_mst'; did you mean 'at_most'?"),
+        (
+            "ok.jsonl --judge length:at_most=-1 --out out",
+            "--judge 'length:at_most=-1': at_most is a whole number from 0",
+        ),
+        (
+            "ok.jsonl --judge exact_match:model=x --out out",
+            "'exact_match:model=x': the judge 'ragas.exact_match' got an unexpected keyword argument 'model'",
+        ),
+        (
+            "ok.jsonl --judge tool_call_accuracy:strict_order=no --out out",
+            "strict_order is True or False, not 'no'",
+        ),
+        ("ok.jsonl --judge length:3 --out out", "'3' is no setting; write length:key=value"),
+        (
+            "ok.jsonl --judge helpfulness:success_rating=5 --out out --model a:b",
+            "--judge 'helpfulness:success_rating=5': success_rating is a whole number from 1 to 4",
+        ),
         ("ok.jsonl --judge length:at_most=3,at_most=4 --out out", "at_most is set twice; leave one out"),
         ("ok.jsonl --judge length:at_most=3,name= --out out", "a judge's name is a text such as 'tone', not ''"),
         ("ok.jsonl --judge length:at_most=3,name=7 --out out", "name is a text, not 7"),
@@ -128,8 +149,8 @@ def test_a_wrong_evaluation_is_one_line(folder: Path, command: str, line: str) -
     assert (folder / "run" / "results.jsonl").read_bytes() == FILES["run/results.jsonl"]
 
 
-@pytest.mark.parametrize(
-    ("command", "line"),
+@for_every(
+    "command, line",
     [
         ("evalute ok.jsonl", "No such command 'evalute'. Did you mean 'evaluate'?"),
         ("list", "No such command 'list'. Did you mean 'judges'? (see refine --help)"),
