@@ -406,9 +406,7 @@ def test_a_folder_with_another_model_is_refused(tmp_path: Path, file: str, conte
         *((name, rf"{name}.*selfrefine\[minilm\].*") for name in ("numpy", "safetensors", "tokenizers")),
     ],
 )
-def test_the_extra_is_named_where_it_is_missing(
-    monkeypatch: pytest.MonkeyPatch, missing: str, named: str
-) -> None:
+def test_the_extra_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch, missing: str, named: str) -> None:
     """And the package of weights, which is installed without torch and so cannot be part of the extra."""
 
     def found(name: str) -> ModuleSpec | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import gzip
+import itertools
 import json
 import pickle
 import re
@@ -37,6 +38,7 @@ from judges.runtime.budget import Allowance
 from judges.runtime.observation import within
 from judges.testing import no_waiting
 from tests.kit import Way, ask, both_ways
+from tests.laws import for_every
 from tests.model_server import Asked, ModelServer, Reply, Wire, answered, in_turn, serving, tools_of
 
 GOOD = {"rationale": "r", "rating": 4, "feedback": ""}
@@ -88,46 +90,35 @@ async def test_each_method_gives_a_verdict(method: Any, way: Way) -> None:
     assert (verdict.rating, ways(server)) == (4, [method])
 
 
-def test_request_says_what_was_set() -> None:
-    """Model, key, temperature, limit and extra fields are sent; nothing else that decides the reply."""
-    with serving(obliging) as server, direct(server, max_tokens=99, extra={"seed": 7}) as model:
+def asked_by(**settings: Any) -> Asked:
+    """Give what a client with these settings sends for one verdict."""
+    with serving(obliging) as server, direct(server, **settings) as model:
         Helpfulness(model)(response="a")
     (asked,) = server.requests
+    return asked
+
+
+def test_request_says_what_was_set() -> None:
+    """Model, key, temperature, limit and extra fields are sent; nothing else that decides the reply."""
+    asked = asked_by(max_tokens=99, extra={"seed": 7})
     assert asked["path"] == "/v1/chat/completions"
     assert asked["authorization"] == f"Bearer {KEY}"
     sent = {"model", "temperature", "max_tokens", "seed", "messages", "response_format"}
     assert json.loads(asked["raw"]).keys() == sent
     assert (asked["model"], asked["temperature"], asked["max_tokens"], asked["seed"]) == ("m", 0.0, 99, 7)
     assert asked["messages"][0]["role"] == "system"
-
-
-def test_settings_left_to_the_endpoint_are_not_sent() -> None:
-    """None asks for nothing."""
-    with serving(obliging) as server, direct(server, temperature=None) as model:
-        Helpfulness(model)(response="a")
-    assert server.requests[0].keys() & {"temperature", "max_tokens"} == set()
+    assert asked_by(temperature=None).keys() & {"temperature", "max_tokens"} == set()
 
 
 def test_schema_is_strict_and_reasons_come_first() -> None:
-    """The endpoint is given a closed schema, in the order of the fields."""
-    with serving(obliging) as server, direct(server) as model:
-        Helpfulness(model)(response="a")
-    request = server.requests[0]["response_format"]["json_schema"]
+    """The endpoint is given a closed schema, in the order of the fields; of a tool the one call is forced."""
+    request = asked_by()["response_format"]["json_schema"]
     assert (request["name"], request["strict"]) == ("Assessment", True)
-    assert (
-        list(request["schema"]["properties"])
-        == request["schema"]["required"]
-        == ["rationale", "rating", "feedback"]
-    )
+    assert list(request["schema"]["properties"]) == request["schema"]["required"]
+    assert request["schema"]["required"] == ["rationale", "rating", "feedback"]
     assert request["schema"]["additionalProperties"] is False
     assert request["schema"]["properties"]["rating"]["enum"] == [1, 2, 3, 4]
-
-
-def test_tool_is_forced() -> None:
-    """The one tool must be called."""
-    with serving(obliging) as server, direct(server, method="tools") as model:
-        Helpfulness(model)(response="a")
-    (asked,) = server.requests
+    asked = asked_by(method="tools")
     assert tools_of(asked) == {"Assessment"}
     assert asked["tool_choice"] == {"type": "function", "function": {"name": "Assessment"}}
 
@@ -177,19 +168,17 @@ async def test_method_the_endpoint_lacks_is_not_tried_again(
     assert model.method == tried[-1]
 
 
-@pytest.mark.parametrize("status", [400, 404, 422, 500, 501])
-@pytest.mark.parametrize(
-    "body",
-    [
-        lambda field: {"error": f"{field}: unknown field"},
-        lambda field: {"detail": [{"loc": ["body", field], "msg": "Extra inputs are not permitted"}]},
-        lambda field: {"error": {"message": "Unsupported parameter", "param": field, "code": "unsupported"}},
-        lambda field: {"message": f"{field} is not available"},
-    ],
-    ids=["ollama", "fastapi", "openai", "plain"],
-)
+REFUSALS: list[Callable[[str], object]] = [
+    lambda field: {"error": f"{field}: unknown field"},
+    lambda field: {"detail": [{"loc": ["body", field], "msg": "Extra inputs are not permitted"}]},
+    lambda field: {"error": {"message": "Unsupported parameter", "param": field, "code": "unsupported"}},
+    lambda field: {"message": f"{field} is not available"},
+]
+
+
+@for_every("status, body", itertools.product([400, 404, 422, 500, 501], REFUSALS))
 def test_refusal_of_a_method_is_understood(status: int, body: Callable[[str], object]) -> None:
-    """In each form in which endpoints tell it."""
+    """In each form in which endpoints tell it: Ollama's, FastAPI's, OpenAI's, a plain one."""
     with serving(lacking("json_schema", status=status, body=body)) as server, direct(server) as model:
         assert Helpfulness(model)(response="a").rating == 4
     assert ways(server) == ["json_schema", "tools"]
@@ -442,14 +431,23 @@ async def test_connections_stay_open_in_async_calls() -> None:
     assert (len(server.requests), server.connections) == (12, 4)
 
 
+async def _both(judge: Helpfulness) -> list[Verdict]:
+    return await asyncio.gather(*(judge.acall(response="a") for _ in range(2)))
+
+
 def test_threads_share_a_model() -> None:
-    """Each thread at work has a connection, and keeps it."""
+    """Each thread at work has a connection, and keeps it; event loops in two threads do not disturb each other."""
     with serving(obliging) as server, direct(server) as model:
         judge = Helpfulness(model)
         with ThreadPoolExecutor(4) as pool:
             verdicts = list(pool.map(lambda _: judge(response="a"), range(40)))
-    assert {verdict.rating for verdict in verdicts} == {4}
-    assert (len(server.requests), server.connections <= 4) == (40, True)
+        assert {verdict.rating for verdict in verdicts} == {4}
+        assert (len(server.requests), server.connections <= 4) == (40, True)
+        server.reply = lambda asked: Reply(WRITTEN, delay_s=0.01)
+        with ThreadPoolExecutor(2) as pool:
+            both = pool.map(lambda _: [asyncio.run(_both(judge)) for _ in range(3)], range(2))
+            assert {verdict.rating for runs in both for run in runs for verdict in run} == {4}
+    assert len(server.requests) == 52
 
 
 def test_one_model_serves_one_event_loop_after_another() -> None:
@@ -464,20 +462,6 @@ def test_one_model_serves_one_event_loop_after_another() -> None:
         assert len(model._endpoint._sessions) == 1
         del judge, model
         gc.collect()
-
-
-async def _both(judge: Helpfulness) -> list[Verdict]:
-    return await asyncio.gather(*(judge.acall(response="a") for _ in range(2)))
-
-
-def test_one_model_serves_two_event_loops_at_once() -> None:
-    """Loops in two threads do not disturb each other."""
-    with serving(lambda asked: Reply(WRITTEN, delay_s=0.01)) as server, direct(server) as model:
-        judge = Helpfulness(model)
-        with ThreadPoolExecutor(2) as pool:
-            both = pool.map(lambda _: [asyncio.run(_both(judge)) for _ in range(3)], range(2))
-            assert {verdict.rating for runs in both for run in runs for verdict in run} == {4}
-    assert len(server.requests) == 12
 
 
 @both_ways
@@ -630,11 +614,13 @@ async def test_nobody_there_is_a_connection_error(way: Way) -> None:
 @both_ways
 @pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])
 async def test_passing_error_is_tried_again_when_the_endpoint_says(status: int, way: Way) -> None:
-    """`Retry-After` is obeyed."""
+    """`Retry-After` is obeyed; an error that a gateway sends with status 200 counts as what it says."""
     fault = Reply("later", status=status, headers={"Retry-After": "7"})
-    with serving(in_turn(fault, Reply(WRITTEN))) as server, no_waiting() as waits:
-        verdict = await judged(direct(server), way)
-    assert (verdict.rating, waits, len(server.requests)) == (4, [7.0], 2)
+    inside = answered({"error": {"message": "slow down", "code": status}})
+    with serving(in_turn(fault, Reply(WRITTEN), inside, Reply(WRITTEN))) as server, no_waiting() as waits:
+        verdicts = [await judged(direct(server), way) for _ in range(2)]
+    assert [verdict.rating for verdict in verdicts] == [4, 4]
+    assert (waits[0], len(waits), len(server.requests)) == (7.0, 2, 4)
 
 
 @pytest.mark.parametrize(("retries", "requests"), [(0, 1), (2, 3)])
@@ -668,7 +654,7 @@ BODIES: dict[str, object] = {
 
 
 @both_ways
-@pytest.mark.parametrize("body", BODIES)
+@for_every("body", BODIES)
 async def test_body_that_is_no_completion_is_refused(body: str, way: Way) -> None:
     """The call fails, at once and for good; nothing is read out of it."""
     with serving(lambda asked: answered(BODIES[body])) as server:
@@ -676,14 +662,6 @@ async def test_body_that_is_no_completion_is_refused(body: str, way: Way) -> Non
         verdict = await judged(direct(server), way)
     assert isinstance(error, EndpointReplyError)
     assert (verdict.unscored, len(server.requests)) == ("judge_failed", 2)
-
-
-def test_error_with_status_200_counts_as_what_it_says() -> None:
-    """A gateway's 429 inside a reply is tried again."""
-    inside = answered({"error": {"message": "slow down", "code": 429}})
-    with serving(in_turn(inside, Reply(WRITTEN))) as server, direct(server) as model, no_waiting():
-        assert Helpfulness(model)(response="a").rating == 4
-    assert len(server.requests) == 2
 
 
 LARGE = b" " * (LARGEST_REPLY + 1)
@@ -743,12 +721,12 @@ INVALID = {
 
 
 @pytest.mark.parametrize("method", ["json_schema", "tools", "text"])
-@pytest.mark.parametrize("reply", INVALID)
-def test_reply_is_read_strictly(reply: str, method: Any) -> None:
+def test_reply_is_read_strictly(method: Any) -> None:
     """Whatever the method, what does not fit is not believed."""
-    with serving(lambda asked: INVALID[reply]) as server, direct(server, method=method) as model:
-        assert Helpfulness(model)(response="a").unscored == "invalid_output"
-    assert len(server.requests) == (1 if reply in ("filtered", "refusal") else 2)
+    for name, reply in INVALID.items():
+        with serving(lambda asked, reply=reply: reply) as server, direct(server, method=method) as model:
+            assert Helpfulness(model)(response="a").unscored == "invalid_output", name
+        assert len(server.requests) == (1 if name in ("filtered", "refusal") else 2), name
 
 
 @pytest.mark.parametrize(
@@ -764,18 +742,12 @@ def test_reply_is_read_strictly(reply: str, method: Any) -> None:
     ids=str,
 )
 def test_odd_calls_are_counted_as_broken(calls: object, broken: int) -> None:
-    """A call that cannot be read is not overlooked."""
-    body = {"choices": [{"message": {"content": None, "tool_calls": calls}}]}
-    with serving(lambda asked: answered(body)) as server, direct(server) as model:
-        assert model.send(LETTER).broken_calls == broken
-
-
-def test_text_in_parts_is_joined() -> None:
-    """Some endpoints give the text of a message in parts."""
+    """A call that cannot be read is not overlooked; the text of a message may come in parts."""
     parts = [{"type": "text", "text": WRITTEN[:9]}, {"type": "text", "text": WRITTEN[9:]}]
-    response = answered({"choices": [{"message": {"content": parts}}]})
-    with serving(lambda asked: response) as server, direct(server) as model:
-        assert Helpfulness(model)(response="a").rating == 4
+    body = {"choices": [{"message": {"content": parts, "tool_calls": calls}}]}
+    with serving(lambda asked: answered(body)) as server, direct(server) as model:
+        response = model.send(LETTER)
+    assert (response.broken_calls, response.text) == (broken, WRITTEN)
 
 
 @both_ways
