@@ -129,7 +129,7 @@ def test_what_is_no_call_needs_room_and_takes_no_call() -> None:
         assert allowance.spent.calls == 0
         assert allowance.add(ONE, "m", as_call=False).calls == 0
     for one in (allowance, outer):
-        assert (one.spent.calls, one.spent.tokens, one.spent.tokens_known) == (0, 6, True)
+        assert (one.spent.calls, one.spent.tokens, one.spent.tokens_known, one.spent.cost) == (0, 6, True, 8.0)
     assert refusal_of(Allowance(tokens=0), as_call=False) is not None
     assert refusal_of(allowance, as_call=False) == (
         "budget",
@@ -401,6 +401,10 @@ def test_a_repeat_waits_within_its_limits(
             "price input: input should be greater than or equal to 0 (given -1); a price is Price(input=0.25",
         ),
         (lambda: Price(input=1), "price output: field required"),
+        (
+            lambda: Price(input=1, output=1, cached=1),
+            "price cached: extra inputs are not permitted (given 1); a price is Price(",
+        ),  # type: ignore[call-arg]
         (lambda: known_prices("x"), "known_prices takes a mapping {'model name': Price(...)}, not 'x'"),  # type: ignore[arg-type]
         (lambda: known_prices({"m": 3}), "known_prices takes a mapping"),  # type: ignore[dict-item]
     ],
@@ -430,12 +434,3 @@ def test_a_price_counts_what_was_cached_and_what_is_free() -> None:
     assert prices.with_cost(ONE, "vendor:m", {"m": PRICES["m"]}).cost is None
     assert prices.with_cost(ONE, "m", {"vendor:m": PRICES["m"]}).cost == 4.0
     assert prices.with_cost(Usage(calls=0, cost=None), "x", {}).cost == 0.0
-
-
-def test_vectors_cost_in_the_outer_budget_too() -> None:
-    """A request that is no call is paid for from every allowance around it, by its own prices."""
-    outer = Allowance(cost=10.0, prices=PRICES)
-    inner = nested(Allowance(cost=10.0, prices=PRICES), outer)
-    inner.take(as_call=False)
-    assert inner.add(ONE, "m", as_call=False).calls == 0
-    assert (inner.spent.cost, outer.spent.cost, outer.spent.calls) == (4.0, 4.0, 0)
