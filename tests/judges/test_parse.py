@@ -498,6 +498,8 @@ SHAPES = [
     '{"rating": 4, "rationale": "r", "feedback": "f", "": {"a": 1, "a": 2}}',
     valued(rationale=["r"]),
     valued(rationale=None),
+    keyed("rating "),
+    '{"rationale": "\ud800", "rating": 4, "feedback": "f"}',
     valued(rationale=1),
     valued(rationale="\ud800"),
     valued(feedback=["f"]),
