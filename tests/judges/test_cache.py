@@ -46,6 +46,7 @@ from judges.runtime.prices import Price
 from judges.testing import ScriptedModel
 from judges.verdict import Usage
 from tests.kit import Way, ask, both_ways
+from tests.laws import for_every
 from tests.model_server import Reply, serving
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -104,22 +105,15 @@ async def test_the_same_question_is_asked_once(way: Way, cache: Cache) -> None:
     assert (second.rating, second.feedback, second.model) == (3, "f", "m")
 
 
-def test_what_was_kept_outlives_the_process(tmp_path: Path) -> None:
-    """A path is opened anew, and the reply is still there."""
-    for _ in range(2):
-        model = Fixed()
-        with Cache(tmp_path / "c") as cache:
-            verdict = Helpfulness(cached(model, cache))(ROW)
-    assert (len(model.requests), verdict.usage.cached) == (0, 1)
-
-
 def test_a_path_is_enough(tmp_path: Path) -> None:
-    """Two models given one path share one file, which is closed with them."""
-    for given in (tmp_path / "c", str(tmp_path / "c")):
-        model = Fixed()
+    """Models given one path share one file, which is closed with them; opened anew, the reply is still there."""
+    first, other = Fixed(), Fixed()
+    for model, given in ((first, tmp_path / "c"), (other, str(tmp_path / "c"))):
         Helpfulness(cached(model, given))(ROW)
         Helpfulness(cached(model, given))(ROW)
-    assert model.requests == []
+    with Cache(tmp_path / "c") as cache:
+        verdict = Helpfulness(cached(other, cache))(ROW)
+    assert (len(first.requests), len(other.requests), verdict.usage.cached) == (1, 0, 1)
 
 
 CHANGES: dict[str, Callable[[Any, Cache], Judge]] = {
@@ -146,7 +140,7 @@ def test_another_question_is_asked(change: str, cache: Cache) -> None:
     assert rubric(cached(model, cache))(ROW).usage.cached == 1
 
 
-@pytest.mark.parametrize(
+@for_every(
     "row",
     [
         {"question": "Why?", "answer": "Because"},
@@ -157,6 +151,7 @@ def test_another_question_is_asked(change: str, cache: Cache) -> None:
 )
 def test_another_row_is_another_question(row: dict[str, Any], cache: Cache) -> None:
     """Any difference in what is judged is asked about."""
+    cache.clear()
     judge = Helpfulness(cached(Fixed(), cache))
     assert [judge(ROW).usage.cached, judge(row).usage.cached, judge(ROW).usage.cached] == [0, 0, 1]
 
@@ -203,20 +198,16 @@ def test_every_part_of_a_letter_is_in_its_key(changed: dict[str, Any]) -> None:
 
 
 async def test_the_runs_of_a_repeated_judge_are_distinguished(cache: Cache) -> None:
-    """Three runs are three questions, and asked again all three come from the cache, each with its own reply."""
+    """Runs, and runs of runs, are questions of their own; asked again each comes from the cache with its reply."""
     replies = [{**GOOD, "rating": rating} for rating in (1, 4, 4)]
     judge = Repeat(Helpfulness(cached(ScriptedModel(replies), cache)), 3)
     first, second = judge(ROW), await judge.acall(ROW)
     assert (first.usage.calls, second.usage.calls, second.usage.cached) == (3, 0, 3)
     assert [one.rating for one in first.items] == [one.rating for one in second.items]
     assert len(cache) == 3
-
-
-def test_repeats_within_repeats_are_distinguished(cache: Cache) -> None:
-    """Two by two runs are four questions."""
-    model = ScriptedModel([GOOD], cycle=True)
-    judge = Repeat(Repeat(Helpfulness(cached(model, cache)), 2), 2)
-    assert [judge(ROW).usage.calls, judge(ROW).usage.cached] == [4, 4]
+    cache.clear()
+    nested = Repeat(Repeat(Helpfulness(cached(ScriptedModel([GOOD], cycle=True), cache)), 2), 2)
+    assert [nested(ROW).usage.calls, nested(ROW).usage.cached] == [4, 4]
 
 
 def chat(**settings: Any) -> ChatOpenAI:
@@ -296,10 +287,17 @@ class Configured(Fixed):
 
 
 def test_the_settings_that_a_model_tells_are_its_identity() -> None:
-    """A model without an identity of its own is known by what it says that decides its replies."""
+    """Without an identity it is known by what it says that decides its replies, or by class and name."""
     models = [Configured(base_url="a"), Configured(base_url="b"), Configured(base_url="a", temperature=0.0)]
     assert len({identity_of(one) for one in models}) == 3
     assert identity_of(Configured(base_url="a")) == identity_of(models[0])
+
+    class Own(Fixed):
+        identity = ""
+
+    one, two = Own(identity=""), Own(identity="", name="two")
+    assert identity_of(one).endswith("Own:fixed")
+    assert identity_of(one) != identity_of(two)
 
 
 class Bare(Fixed):
@@ -562,17 +560,12 @@ def test_no_module_of_ours_unpickles() -> None:
 
 
 def test_the_file_is_its_owners_alone(cache: Cache) -> None:
-    """The file and its logs are readable and writable by the owner only, whatever the umask."""
-    Helpfulness(cached(Fixed(), cache))(ROW)
+    """The file and its logs are the owner's only, whatever the umask; judged texts are kept as a digest only."""
+    Helpfulness(cached(Fixed(), cache))(question="SECRET-QUESTION", answer="SECRET-ANSWER")
     files = list(cache.path.parent.iterdir())
     assert len(files) == 3
     assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
-
-
-def test_nothing_of_the_question_is_in_the_file(cache: Cache) -> None:
-    """Judged texts are kept as a digest only."""
-    Helpfulness(cached(Fixed(), cache))(question="SECRET-QUESTION", answer="SECRET-ANSWER")
-    everything = b"".join(file.read_bytes() for file in cache.path.parent.iterdir())
+    everything = b"".join(file.read_bytes() for file in files)
     assert b"SECRET" not in everything
     assert b"rationale" in everything
 
@@ -755,22 +748,6 @@ with Cache(path) as cache:
 @pytest.mark.parametrize("way", ["own", "inherited"])
 def test_processes_share_a_file(way: str, tmp_path: Path) -> None:
     """Eight processes create and hammer one file without an error; so do eight that a cache was forked into."""
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", HAMMER, str(tmp_path / "c"), way],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [sys.executable, "-W", "error", "-c", HAMMER, str(tmp_path / "c"), way]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.stdout.strip(), done.stderr) == ("[0, 0, 0, 0, 0, 0, 0, 0] 20", "")
-
-
-def test_an_own_class_without_identity_is_known_by_class_and_name() -> None:
-    """All that is known of it; two names are two models."""
-
-    class Own(Fixed):
-        identity = ""
-
-    one, two = Own(identity=""), Own(identity="", name="two")
-    assert identity_of(one).endswith("Own:fixed")
-    assert identity_of(one) != identity_of(two)
