@@ -287,7 +287,7 @@ class Configured(Fixed):
 
 
 def test_the_settings_that_a_model_tells_are_its_identity() -> None:
-    """Without an identity it is known by what it says that decides its replies, or by class and name."""
+    """Without an identity it is known by what it says that decides replies, or by class and name."""
     models = [Configured(base_url="a"), Configured(base_url="b"), Configured(base_url="a", temperature=0.0)]
     assert len({identity_of(one) for one in models}) == 3
     assert identity_of(Configured(base_url="a")) == identity_of(models[0])
