@@ -135,15 +135,11 @@ def test_a_judges_own_packs_are_translated(tmp_path: Path, model: ScriptedModel)
     assert adapted(question=ASKED["en"], answer="Hm, fine").feedback == "<Unclear: x>"
 
 
-def test_the_packaged_judges_have_no_folder_of_their_own() -> None:
-    """Only a judge from outside sets `pack_folder`."""
-    assert Metric.pack_folder is None
-
-
 def test_the_public_names_are_there() -> None:
-    """Each listed name resolves, and the list is sorted."""
+    """Each listed name resolves, and the list is sorted; only a judge from outside sets `pack_folder`."""
     assert judges.authoring.__all__ == sorted(judges.authoring.__all__)
     assert all(hasattr(judges.authoring, name) for name in judges.authoring.__all__)
+    assert Metric.pack_folder is None
 
 
 class _Plain(Judge):
