@@ -116,44 +116,30 @@ def test_a_path_is_enough(tmp_path: Path) -> None:
     assert (len(first.requests), len(other.requests), verdict.usage.cached) == (1, 0, 1)
 
 
-CHANGES: dict[str, Callable[[Any, Cache], Judge]] = {
-    "criteria": lambda model, cache: rubric(cached(model, cache), criteria="Is it kind?"),
-    "levels": lambda model, cache: rubric(cached(model, cache), levels={1: "no", 2: "so", 3: "ok", 4: "very"}),
-    "language": lambda model, cache: rubric(cached(model, cache), language="zh"),
-    "examples": lambda model, cache: rubric(cached(model, cache), examples=[(ROW, GOOD)]),
-    "model": lambda model, cache: rubric(cached(Fixed(identity="another"), cache)),
-}
+LEVELS = {1: "no", 2: "so", 3: "ok", 4: "yes"}
+CHANGES: list[dict[str, Any]] = [
+    {"criteria": "Is it kind?"},
+    {"levels": {1: "no", 2: "so", 3: "ok", 4: "very"}},
+    {"language": "zh"},
+    {"examples": [(ROW, GOOD)]},
+    {"model": Fixed(identity="another")},
+    {"row": {"question": "Why?", "answer": "Because"}},
+    {"row": {"question": "Why", "answer": "?Because."}},
+    {"row": {**ROW, "reference": "x"}},
+    {"row": {**ROW, "retrieved_contexts": ["x"]}},
+]
 
 
-def rubric(model: JudgeModel, **changed: Any) -> Rubric:
-    """Make a rubric in which something may be changed."""
-    levels = {1: "no", 2: "so", 3: "ok", 4: "yes"}
-    return Rubric(model, **({"criteria": "Is it short?", "levels": levels, "language": "en"} | changed))
-
-
-@pytest.mark.parametrize("change", CHANGES)
-def test_another_question_is_asked(change: str, cache: Cache) -> None:
-    """Whatever changes in the prompt, or the model, the reply is not taken from the cache."""
-    model = Fixed()
-    assert rubric(cached(model, cache))(ROW).usage.cached == 0
-    assert CHANGES[change](model, cache)(ROW).usage.cached == 0
-    assert rubric(cached(model, cache))(ROW).usage.cached == 1
-
-
-@for_every(
-    "row",
-    [
-        {"question": "Why?", "answer": "Because"},
-        {"question": "Why", "answer": "?Because."},
-        {**ROW, "reference": "x"},
-        {**ROW, "retrieved_contexts": ["x"]},
-    ],
-)
-def test_another_row_is_another_question(row: dict[str, Any], cache: Cache) -> None:
-    """Any difference in what is judged is asked about."""
+@for_every("change", CHANGES)
+def test_another_question_is_asked(change: dict[str, Any], cache: Cache) -> None:
+    """Whatever changes in the prompt, the row or the model, the reply is not taken from the cache."""
     cache.clear()
-    judge = Helpfulness(cached(Fixed(), cache))
-    assert [judge(ROW).usage.cached, judge(row).usage.cached, judge(ROW).usage.cached] == [0, 0, 1]
+
+    def asked(*, row: Any = ROW, model: JudgeModel | None = None, **changed: Any) -> int:
+        settings = {"criteria": "Is it short?", "levels": LEVELS, "language": "en", **changed}
+        return Rubric(cached(model or Fixed(), cache), **settings)(row).usage.cached
+
+    assert [asked(), asked(**change), asked()] == [0, 0, 1]
 
 
 def request(**changed: Any) -> ModelRequest:
@@ -355,10 +341,10 @@ UNREADABLE = [
 
 
 @both_ways
-@pytest.mark.parametrize("reply", UNREADABLE, ids=str)
+@for_every("reply", UNREADABLE)
 async def test_what_cannot_be_read_is_not_kept(way: Way, reply: ModelResponse, cache: Cache) -> None:
     """Replies that were cut, filtered, refused or are invalid are asked for again the next time."""
-    model = Fixed(reply)
+    model = Fixed(reply, requests=[])
     judge = Helpfulness(cached(model, cache))
     assert (await judged(way, judge)).unscored == "invalid_output"
     asked = len(model.requests)
@@ -458,24 +444,16 @@ def test_a_hit_gives_its_claim_back(cache: Cache) -> None:
     assert [one.usage.cost for one in verdicts[1:6]] == [0.0] * 5
 
 
-def test_hits_are_counted_apart_offline(cache: Cache) -> None:
-    """A dataset judged twice is paid for once; the summary tells calls from hits."""
-    judge = Helpfulness(cached(ScriptedModel([GOOD], cycle=True), cache))
-    rows = [{**ROW, "answer": f"Because of {number}."} for number in range(20)]
-    usages = [evaluate(rows, judge, max_concurrency=4).summary["helpfulness"].usage for _ in range(2)]
-    assert [(one.calls, one.cached) for one in usages] == [(20, 0), (0, 20)]
-    assert usages[1].cost == 0.0
-
-
 def test_a_real_endpoint_is_asked_once(cache: Cache) -> None:
-    """Over HTTP, in threads: ten rows are ten requests, and a second round none."""
+    """Over HTTP, in threads: ten rows are ten requests, a second round none; the summary tells calls from hits."""
     with serving(lambda _: Reply(GOOD_TEXT)) as server:
         model = ChatOpenAI(base_url=server.url, model="m", api_key=SecretStr("k"), max_retries=0)
         judge = Helpfulness(cached(model, cache))
         rows = [{**ROW, "answer": f"Because of {number}."} for number in range(10)]
-        for _ in range(2):
-            evaluate(rows, judge)
+        usages = [evaluate(rows, judge, max_concurrency=4).summary["helpfulness"].usage for _ in range(2)]
     assert len(server.requests) == 10
+    assert [(one.calls, one.cached) for one in usages] == [(10, 0), (0, 10)]
+    assert usages[1].cost == 0.0
 
 
 class Bomb:
@@ -587,46 +565,47 @@ def database(path: Path, *statements: str) -> Path:
     return path
 
 
-def spoiled(kind: str, folder: Path) -> Path:
-    """Make a path that cannot be a cache."""
-    path = folder / "c"
-    match kind:
-        case "text":
-            path.write_text("not a database at all, but long enough to look like one " * 50)
-        case "folder":
-            path.mkdir()
-        case "no folder":
-            return folder / "missing" / "c"
-        case "foreign":
-            return database(path, "CREATE TABLE checkpoints (id)")
-        case "marked":
-            return database(path, "PRAGMA application_id = 7")
-        case "newer":
-            Cache(path).close()
-            return database(path, "PRAGMA user_version = 99")
-        case "cut":
-            with Cache(path) as cache:
-                for number in range(200):
-                    cache.put(str(number).encode(), "x" * 1000)
-            path.write_bytes(path.read_bytes()[:8192])
+def filled(path: Path) -> Path:
+    """Make a cache of 200 records."""
+    with Cache(path) as cache:
+        for number in range(200):
+            cache.put(str(number).encode(), "x" * 1000)
     return path
 
 
-@pytest.mark.parametrize(
-    ("kind", "message"),
-    [
-        ("text", "is no cache of replies, or it is damaged: file is not a database"),
-        ("folder", "cannot be opened"),
-        ("no folder", "cannot be opened: .*No such file"),
-        ("foreign", "is a database, but no cache of replies; give another path"),
-        ("marked", "is a database, but no cache of replies"),
-        ("newer", "written by another version of selfrefine .format 99, this one knows 1.; give another path"),
-        ("cut", "is no cache of replies, or it is damaged"),
-    ],
-)
-def test_what_is_no_cache_is_refused(kind: str, message: str, tmp_path: Path) -> None:
+SPOILED: dict[str, tuple[Callable[[Path], object], str]] = {
+    "text": (
+        lambda path: path.write_text("not a database at all, but long enough to look like one " * 50),
+        "is no cache of replies, or it is damaged: file is not a database",
+    ),
+    "folder": (Path.mkdir, "cannot be opened"),
+    "no folder": (lambda path: path.parent.rmdir(), "cannot be opened: .*No such file"),
+    "foreign": (
+        lambda path: database(path, "CREATE TABLE checkpoints (id)"),
+        "is a database, but no cache of replies; give another path",
+    ),
+    "marked": (
+        lambda path: database(path, "PRAGMA application_id = 7"),
+        "is a database, but no cache of replies",
+    ),
+    "newer": (
+        lambda path: database(filled(path), "PRAGMA user_version = 99"),
+        "written by another version of selfrefine .format 99, this one knows 1.; give another path",
+    ),
+    "cut": (
+        lambda path: path.write_bytes(filled(path).read_bytes()[:8192]),
+        "is no cache of replies, or it is damaged",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", SPOILED)
+def test_what_is_no_cache_is_refused(kind: str, tmp_path: Path) -> None:
     """One clear error, and a file that is not ours stays as it was."""
-    path = spoiled(kind, tmp_path)
+    spoil, message = SPOILED[kind]
+    path = tmp_path / "folder" / "c"
+    path.parent.mkdir()
+    spoil(path)
     before = path.read_bytes() if path.is_file() else None
     with pytest.raises(ConfigurationError, match=message) as refused:
         len(Cache(path))
@@ -636,10 +615,7 @@ def test_what_is_no_cache_is_refused(kind: str, message: str, tmp_path: Path) ->
 
 def test_damage_that_shows_later_is_reported(tmp_path: Path) -> None:
     """A page that is no page any more is an error of configuration, not a verdict."""
-    with Cache(tmp_path / "c") as cache:
-        for number in range(200):
-            cache.put(str(number).encode(), "x" * 1000)
-    pages = (tmp_path / "c").read_bytes()
+    pages = filled(tmp_path / "c").read_bytes()
     (tmp_path / "c").write_bytes(pages[:4096] + b"\xff" * (len(pages) - 4096))
     with Cache(tmp_path / "c") as cache, pytest.raises(ConfigurationError, match="damaged"):
         Helpfulness(cached(Fixed(), cache))(ROW)
