@@ -219,11 +219,6 @@ def test_calls_may_be_left_at_a_deadline_or_by_permission() -> None:
         False,
     ]
     assert [nested(Allowance(), one).may_be_left for one in allowed] == [True, True]
-    assert not observation.may_be_left()
-    with within(Allowance()):
-        assert not observation.may_be_left()
-    with within(allowed[0]):
-        assert observation.may_be_left()
 
 
 def test_what_is_released_counts_and_refuses_nothing() -> None:
@@ -327,14 +322,6 @@ def test_blocks_are_inside_one_another_unless_lifted() -> None:
     assert (outer.spent.calls, inner.spent.calls) == (2, 1)
     with also_within(None):
         assert current.get().allowance is None
-
-
-def test_calls_are_marked_as_counted_in_a_block() -> None:
-    """Whoever counts a call itself says so, and nobody else counts it again."""
-    assert not observation.is_counted()
-    with observation.counted():
-        assert observation.is_counted()
-    assert not observation.is_counted()
 
 
 def test_usage_is_charged_where_there_is_an_allowance() -> None:
