@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import sys
@@ -89,8 +90,7 @@ def test_no_disguise_of_a_provider_is_asked(chat: Any) -> None:
 LOOPBACK = ["http://127.0.0.1:8000/v1", "http://localhost/v1", "http://[::1]:1/", "HTTP://LOCALHOST:99"]
 
 
-@pytest.mark.parametrize("name", ["base_url", "openai_api_base"])
-@pytest.mark.parametrize("address", LOOPBACK)
+@for_every("name, address", itertools.product(["base_url", "openai_api_base"], LOOPBACK))
 def test_model_on_this_machine_may_answer(name: str, address: str) -> None:
     """A server on the loopback address is no provider."""
     assert Helpfulness(Provider(**{name: address}))(response="a").rating == 4  # type: ignore[arg-type]  # one of two
@@ -238,32 +238,22 @@ async def test_judges_model_never_streams(way: Way) -> None:
 
         given = await RunnableLambda(judged).ainvoke(0, {"callbacks": [listening]})
     assert (given.rating, listening.tokens) == (4, [])
-
-
-def test_streaming_handler_of_these_tests_does_make_a_model_stream() -> None:
-    """The handler used above works on a model asked directly."""
-    listening = _Streamed()
     ScriptedModel(["a b"]).invoke("q", {"callbacks": [listening]})
-    assert listening.tokens == ["a ", "b"]
+    assert listening.tokens == ["a ", "b"], "the handler does not make a model stream"
 
 
 def test_usage_model_and_time_are_reported() -> None:
-    """A verdict carries what the provider reported."""
+    """A verdict carries what the provider reported; content given as blocks is its text."""
     reply = AIMessage(
-        WRITTEN,
+        [{"type": "text", "text": WRITTEN[:9]}, {"type": "text", "text": WRITTEN[9:]}],
         usage_metadata={"input_tokens": 11, "output_tokens": 7, "total_tokens": 18},
         response_metadata={"model_name": "gpt-x-2025"},
     )
     verdict = Helpfulness(ScriptedModel([reply]))(response="a")
+    assert verdict.rating == 4
     assert (verdict.usage.input_tokens, verdict.usage.output_tokens, verdict.usage.tokens) == (11, 7, 18)
     assert verdict.model == "gpt-x-2025"
     assert verdict.latency_s > 0
-
-
-def test_text_in_blocks_is_read() -> None:
-    """Content given as blocks is its text."""
-    reply = AIMessage([{"type": "text", "text": WRITTEN[:9]}, {"type": "text", "text": WRITTEN[9:]}])
-    assert Helpfulness(ScriptedModel([reply]))(response="a").rating == 4
 
 
 @pytest.mark.parametrize(
@@ -427,56 +417,40 @@ async def test_langchain_model_is_asked_by_the_method_chosen(method: Any, sent: 
         assert asked["response_format"]["json_schema"]["strict"] is True
 
 
+TWICE = '{"rationale": "r", "rating": 1, "feedback": "", "rating": 4}'
+
+
 @pytest.mark.parametrize("method", ["tools", "json_schema", "text"])
-@pytest.mark.parametrize(
-    "reply",
-    [
-        Reply('{"rationale": "r", "rating": 1, "feedback": "", "rating": 4}'),
-        Reply(WRITTEN, finish_reason="length"),
-        Reply(f"Sure! {WRITTEN}"),
-    ],
-    ids=["duplicate key", "cut", "chat"],
-)
-def test_reply_is_read_strictly(reply: Reply, method: Any) -> None:
+def test_reply_is_read_strictly(method: Any) -> None:
     """LangChain's own parsers have no say, whatever the method."""
-    with serving(lambda asked: reply) as server:
-        verdict = Helpfulness(LangChainModel(chat(server), method=method))(response="a")
-    assert verdict.unscored == "invalid_output"
+    for reply in (Reply(TWICE), Reply(WRITTEN, finish_reason="length"), Reply(f"Sure! {WRITTEN}")):
+        with serving(lambda asked, reply=reply: reply) as server:
+            verdict = Helpfulness(LangChainModel(chat(server), method=method))(response="a")
+        assert verdict.unscored == "invalid_output"
 
 
 @both_ways
 async def test_duplicate_key_in_a_tool_call_of_langchain_is_seen(way: Way) -> None:
     """LangChain parses the arguments and drops the first of two keys; the raw text is read all the same."""
-    twice = Reply(calls=(("Assessment", '{"rationale": "r", "rating": 1, "feedback": "", "rating": 4}'),))
-    with serving(lambda asked: twice) as server:
-        judge = Helpfulness(LangChainModel(chat(server)))
-        verdict = await judge.acall(response="a") if way == "async" else judge(response="a")
+    with serving(lambda asked: Reply(calls=(("Assessment", TWICE),))) as server:
+        verdict = await ask(Helpfulness(LangChainModel(chat(server))), way, response="a")
     assert (verdict.unscored, verdict.detail) == ("invalid_output", "a key appears twice in the object")
 
 
 @both_ways
-async def test_model_that_has_no_tools_by_its_providers_word_is_asked_otherwise(way: Way) -> None:
-    """As Ollama tells of many models; it is asked once only."""
-
-    def reply(asked: Asked) -> Reply:
-        return Reply("m does not support tools", status=400) if "tools" in asked else obliging(asked)
-
-    with serving(reply) as server:
+@pytest.mark.parametrize(
+    "refusal", [Reply("m does not support tools", status=400), Reply("It is good.")], ids=["refused", "ignored"]
+)
+async def test_model_that_does_not_use_its_tool_is_asked_otherwise(refusal: Reply, way: Way) -> None:
+    """As Ollama tells of many models; it is asked once only, and the repair already comes the other way."""
+    with serving(lambda asked: refusal if "tools" in asked else obliging(asked)) as server:
         model = LangChainModel(chat(server))
         assert [await rating(model, way) for _ in range(2)] == [4, 4]
     assert list(map(way_of, server.requests)) == ["tools", "json_schema", "json_schema"]
 
 
-@both_ways
-async def test_model_that_does_not_use_its_tool_is_asked_otherwise(way: Way) -> None:
-    """The repair already comes the other way."""
-    with serving(lambda asked: Reply("It is good.") if "tools" in asked else obliging(asked)) as server:
-        assert await rating(LangChainModel(chat(server)), way) == 4
-    assert list(map(way_of, server.requests)) == ["tools", "json_schema"]
-
-
-@pytest.mark.parametrize(
-    ("profile", "sent"),
+@for_every(
+    "profile, sent",
     [
         ({"tool_calling": False, "structured_output": True}, "json_schema"),
         ({"tool_choice": False}, "json_schema"),

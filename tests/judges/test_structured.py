@@ -214,17 +214,13 @@ async def test_fault_after_a_bad_reply_keeps_what_was_spent() -> None:
 
 
 async def test_cancelling_ends_the_call() -> None:
-    """A cancelled judge does not turn the cancellation into a verdict."""
+    """A cancelled judge does not turn it into a verdict; nor is one raised while asking, in sync code as well."""
     task = asyncio.create_task(judged("async", ScriptedModel([GOOD], delay_s=60)))
     for _ in range(5):
         await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-
-
-def test_cancelled_error_of_a_model_is_no_verdict() -> None:
-    """A cancellation raised while asking passes through, in sync code as well."""
     with pytest.raises(asyncio.CancelledError):
         Helpfulness(ScriptedModel([asyncio.CancelledError]))(user_input="q", response="a")
 
