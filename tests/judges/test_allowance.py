@@ -391,7 +391,7 @@ def test_a_repeat_waits_within_its_limits(
         (
             lambda: Price(input=1, output=1, cached=1),
             "price cached: extra inputs are not permitted (given 1); a price is Price(",
-        ),  # type: ignore[call-arg]
+        ),
         (lambda: known_prices("x"), "known_prices takes a mapping {'model name': Price(...)}, not 'x'"),  # type: ignore[arg-type]
         (lambda: known_prices({"m": 3}), "known_prices takes a mapping"),  # type: ignore[dict-item]
     ],

@@ -146,7 +146,7 @@ def test_a_key_fits_no_other_question_either(key: str, question: str | None) -> 
     assert not asked(judged(question, key))
 
 
-@pytest.mark.parametrize(
+@for_every(
     "question",
     [
         "¿Cuántas patas tiene una araña?",

@@ -29,7 +29,7 @@ from judges.models.structured import RequestPlan, closed_schema, response_format
 from judges.testing import ScriptedModel
 from tests.kit import Way, ask, both_ways
 from tests.laws import for_every
-from tests.model_server import Asked, ModelServer, Reply, Wire, answered, serving
+from tests.model_server import Asked, ModelServer, Reply, Wire, answered, in_turn, serving
 
 GOOD = {"rationale": "r", "rating": 4, "feedback": ""}
 WRITTEN = json.dumps(GOOD)
@@ -424,7 +424,7 @@ TWICE = '{"rationale": "r", "rating": 1, "feedback": "", "rating": 4}'
 def test_reply_is_read_strictly(method: Any) -> None:
     """LangChain's own parsers have no say, whatever the method."""
     for reply in (Reply(TWICE), Reply(WRITTEN, finish_reason="length"), Reply(f"Sure! {WRITTEN}")):
-        with serving(lambda asked, reply=reply: reply) as server:
+        with serving(in_turn(reply, reply)) as server:
             verdict = Helpfulness(LangChainModel(chat(server), method=method))(response="a")
         assert verdict.unscored == "invalid_output"
 

@@ -330,7 +330,7 @@ def test_a_place_is_free_while_its_call_waits_to_be_repeated() -> None:
 
 @both_ways
 @pytest.mark.parametrize(("limits", "calls"), [({"requests_per_minute": 2}, 3), ({"tokens_per_minute": 10}, 2)])
-async def test_the_end_of_a_minute_is_waited_for(limits: dict[str, int], calls: int, way: Way) -> None:
+async def test_the_end_of_a_minute_is_waited_for(limits: dict[str, Any], calls: int, way: Way) -> None:
     """The call that a minute has no room for waits until the first, or what it consumed, is a minute old."""
     judge = limited(ScriptedModel([GOOD], cycle=True), Limiter(9, **limits))
     with no_waiting() as waits:

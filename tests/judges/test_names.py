@@ -229,8 +229,8 @@ def test_every_process_computes_the_same_fingerprints() -> None:
 
 
 def test_whatever_a_verdict_depends_on_changes_the_fingerprint() -> None:
-    """Settings, models, members, criteria, and the code and values of functions."""
-    model = ScriptedModel([{}], name="one")
+    """Settings, models, members, criteria, the code and values of functions; what work computed does not count."""
+    model = ScriptedModel([{"rationale": "r", "feedback": "", "rating": 4}], name="one", cycle=True)
 
     def bound(limit: int) -> Callable[[Sample], bool]:
         return lambda sample: len(sample.answer or "") < limit
@@ -249,8 +249,13 @@ def test_whatever_a_verdict_depends_on_changes_the_fingerprint() -> None:
         as_judge(bound(3), name="check"),
         as_judge(bound(4), name="check"),
     ]
-    assert len({fingerprint(judge) for judge in different}) == len(different)
+    before = [fingerprint(judge) for judge in different]
+    assert len(set(before)) == len(different)
     assert fingerprint(as_judge(bound(3), name="check")) == fingerprint(as_judge(bound(3), name="check"))
+    for judge in different:
+        judge(user_input="q", response="a")
+        judge.explain()
+    assert [fingerprint(judge) for judge in different] == before
 
 
 def test_a_word_of_a_prompt_changes_the_fingerprint(tmp_path: Path) -> None:
@@ -263,15 +268,6 @@ def test_a_word_of_a_prompt_changes_the_fingerprint(tmp_path: Path) -> None:
     before = fingerprint(Helpfulness(model, prompts=tmp_path))
     copy.write_text(source.read_text(encoding="utf-8").replace("helpful", "useful", 1), encoding="utf-8")
     assert fingerprint(Helpfulness(model, prompts=tmp_path)) != before
-
-
-def test_work_leaves_the_fingerprint_as_it_is() -> None:
-    """What a judge computed and kept while it worked does not count."""
-    judge = Helpfulness(ScriptedModel([{"rationale": "r", "feedback": "", "rating": 4}], cycle=True))
-    before = fingerprint(judge)
-    judge(user_input="q", response="a")
-    judge.explain()
-    assert fingerprint(judge) == before
 
 
 LENGTH = Length(at_most=9)

@@ -656,7 +656,7 @@ async def test_the_key_goes_to_the_host_that_was_named(monkeypatch: pytest.Monke
         assert (await judged(direct(server), way)).rating == 4
         for status in (301, 302, 307, 308):
             moved = answered(b"", status=status, headers={"location": f"{bait.url}/chat/completions"})
-            server.reply = lambda asked, moved=moved: moved
+            server.reply = in_turn(moved)
             error = await failure(direct(server), way)
             assert isinstance(error, EndpointStatusError)
             assert "redirects are not followed" in str(error)
@@ -686,7 +686,7 @@ INVALID = {
 def test_reply_is_read_strictly(method: Any) -> None:
     """Whatever the method, what does not fit is not believed."""
     for name, reply in INVALID.items():
-        with serving(lambda asked, reply=reply: reply) as server, direct(server, method=method) as model:
+        with serving(in_turn(reply, reply)) as server, direct(server, method=method) as model:
             assert Helpfulness(model)(response="a").unscored == "invalid_output", name
         assert len(server.requests) == (1 if name in ("filtered", "refusal") else 2), name
 
@@ -777,6 +777,8 @@ ADDRESSES = (
         ({"timeout_s": 0}, "timeout_s is a number of seconds above 0"),
         ({"timeout_s": float("inf")}, "timeout_s is a number of seconds above 0"),
         ({"timeout_s": True}, "timeout_s is a number of seconds above 0"),
+        ({"temperature": -1}, "temperature is a number from 0"),
+        ({"temperature": float("nan")}, "temperature is a finite number"),
         ({"extra": {"stream": True}}, "extra holds no stream"),
         ({"extra": {"seed": ...}}, "extra holds only what can be written as JSON"),
         ({"api_key": "a\nb"}, "holds a character that no header can hold"),

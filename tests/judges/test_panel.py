@@ -96,26 +96,27 @@ def test_each_rule_combines_ratings(
 RATINGS = st.lists(st.sampled_from([1, 2, 3, 4]), min_size=1, max_size=5)
 
 
-@given(RATINGS, st.sampled_from([1, 2, 3, 4]))
-def test_a_majority_reaches_a_mark_if_most_members_do(ratings: list[int], mark: int) -> None:
-    """The lower median reaches a rating exactly when more than half of the members do."""
+@given(RATINGS, st.sampled_from([1, 2, 3, 4]), st.sampled_from(["min", "mean", "majority", "veto"]))
+def test_a_panel_stays_within_its_members(ratings: list[int], mark: int, rule: Any) -> None:
+    """No rule goes below the strictest member or above the most lenient; a majority is more than half of them."""
+    rating = Panel(members(*ratings), rule=rule)(ROW).rating
+    assert rating is not None
+    assert min(ratings) <= rating <= max(ratings)
     verdict = Panel(members(*ratings), rule="majority")(ROW)
     assert verdict.reaches(mark) is (sum(rating >= mark for rating in ratings) * 2 > len(ratings))
 
 
-@given(RATINGS, st.sampled_from(["min", "mean", "majority", "veto"]))
-def test_a_panel_stays_within_its_members(ratings: list[int], rule: Any) -> None:
-    """No rule goes below the strictest member or above the most lenient one."""
-    rating = Panel(members(*ratings), rule=rule)(ROW).rating
-    assert rating is not None
-    assert min(ratings) <= rating <= max(ratings)
-
-
 def test_a_member_that_cannot_judge_is_skipped_where_a_quorum_is_given() -> None:
-    """Unscored is not a low rating: the others decide, and the detail names the skipped members and why."""
+    """Unscored is no low rating: the others decide, and the detail names the skipped; half is not enough."""
     verdict = Panel(members(4, UNKNOWN, 3, ValueError, 4), quorum=3)(ROW)
     assert verdict.rating == 3
     assert verdict.detail == "skipped 2: b (no_contexts), d (judge_failed)"
+    panel = members(4, ValueError)
+    verdict = Panel(panel)(ROW)
+    assert verdict.unscored == "too_few_votes"
+    assert verdict.detail == "1 of 2 rated, 2 needed; skipped 1: b (judge_failed)"
+    assert len(verdict.items) == 2
+    assert Panel(panel, quorum=1)(ROW).rating == 4
 
 
 @pytest.mark.parametrize("failed", [ValueError, Verdict.without_score("invalid_output")])
@@ -163,16 +164,6 @@ def test_an_unscored_member_is_for_the_policy_of_the_loop() -> None:
     outcome = SelfRefine(ScriptedModel(["A draft."]), judges, policy=Policy(max_attempts=1)).refine("Why?")
     assert not outcome.passed
     assert "safety (judge_failed) gave no verdict" in outcome.detail
-
-
-def test_without_a_quorum_a_panel_is_unscored() -> None:
-    """Half of the members is not more than half, unless the quorum says so."""
-    panel = members(4, ValueError)
-    verdict = Panel(panel)(ROW)
-    assert verdict.unscored == "too_few_votes"
-    assert verdict.detail == "1 of 2 rated, 2 needed; skipped 1: b (judge_failed)"
-    assert len(verdict.items) == 2
-    assert Panel(panel, quorum=1)(ROW).rating == 4
 
 
 IDLE = [Verdict.without_score(reason) for reason in get_args(Unscored) if reason in NOTHING_TO_JUDGE]

@@ -264,19 +264,15 @@ async def test_a_judge_is_made_with_the_folder_later(tmp_path: Path) -> None:
 
 
 async def test_words_of_a_closed_set_keys_and_numbers_stay(tmp_path: Path) -> None:
-    """Examples are translated but for what the schema offers, so that they still fit it."""
+    """Examples are translated but for what the schema offers, also one whose reply asked for has numbers."""
     await adapted(faithfulness(), translating(), tmp_path)
     example, _ = tomllib.loads((tmp_path / "de/support.toml").read_text(encoding="utf-8"))["examples"]
     assert [one["verdict"] for one in example["reply"]["items"]] == ["supported", "contradicted", "absent"]
     assert [one["number"] for one in example["data"]["claims"]] == [1, 2, 3]
     assert example["data"]["claims"][0]["claim"] == "Ü THE DANUBE FLOWS THROUGH VIENNA."
-
-
-async def test_compat_examples_keep_the_words_of_their_own_schema(tmp_path: Path) -> None:
-    """Examples written for the corrected reply keep its words, although the reply asked for has numbers."""
-    judge = await adapted(faithfulness(variant="compat"), translating(), tmp_path)
+    judge = await adapted(faithfulness(variant="compat"), translating(), tmp_path / "compat")
     assert judge.compat
-    assert 'verdict = "contradicted"' in (tmp_path / "de/support.toml").read_text(encoding="utf-8")
+    assert 'verdict = "contradicted"' in (tmp_path / "compat/de/support.toml").read_text(encoding="utf-8")
 
 
 async def test_levels_are_translated_and_criteria_of_the_user_stay(tmp_path: Path) -> None:
@@ -401,14 +397,10 @@ async def test_nothing_is_overwritten(way: Way, tmp_path: Path) -> None:
     ],
 )
 def test_a_language_is_a_code(language: str, message: str, tmp_path: Path) -> None:
-    """A code names the folder, so nothing else will do."""
+    """A code names the folder, so nothing else will do; where it has no pack, the error tells how to get one."""
     with pytest.raises(ConfigurationError, match=re.escape(message)):
         faithfulness().adapt(language, translating(), folder=tmp_path)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_language_without_a_pack_is_refused() -> None:
-    """The error tells how to get one."""
     with pytest.raises(ConfigurationError, match=r"has no de/\w+\.toml; .* has adapt\(\.\.\.\) for it"):
         faithfulness(language="de")
 
