@@ -222,9 +222,6 @@ def test_single_text_is_not_taken_for_a_list() -> None:
     """Its letters would be embedded one by one."""
     models: list[Any] = [MiniLM()] if HAS_MINILM else []
     models.append(OpenAICompatibleEmbeddings("http://localhost/v1", model="e"))
-        OpenAICompatibleEmbeddings("http://localhost/v1", model="e"),
-        *([MiniLM()] if HAS_MINILM else []),
-    ]
     for model in models:
         with pytest.raises(ConfigurationError, match="list"):
             model.embed("text")
