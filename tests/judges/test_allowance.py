@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +15,7 @@ from judges import ConfigurationError, Price, Usage, known_prices
 from judges.models.retry import _stop_at_limits
 from judges.runtime import budget, observation, prices
 from judges.runtime.budget import Allowance, Refused, unkept_budget
+from judges.runtime.flow import in_thread
 from judges.runtime.observation import also_within, current, within
 
 PRICES = {"m": Price(input=1_000_000, output=2_000_000)}
@@ -219,6 +222,12 @@ def test_calls_may_be_left_at_a_deadline_or_by_permission() -> None:
         False,
     ]
     assert [nested(Allowance(), one).may_be_left for one in allowed] == [True, True]
+
+    async def is_daemon(allowance: Allowance) -> bool:
+        with within(allowance):
+            return await in_thread(lambda: threading.current_thread().daemon)
+
+    assert [asyncio.run(is_daemon(one)) for one in (Allowance(), *allowed)] == [False, True, True]
 
 
 def test_what_is_released_counts_and_refuses_nothing() -> None:
