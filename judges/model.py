@@ -169,18 +169,6 @@ class EmbeddingModel(Protocol):
         ...
 
 
-def has_method(candidate: object, name: str) -> bool:
-    """Check whether a thing has a method, also where looking for it fails.
-
-    A LangChain model with fallbacks reads the method's annotations first, which may name what its module imports
-    for type checkers alone.
-    """
-    try:
-        return hasattr(candidate, name)
-    except Exception:  # noqa: BLE001 - whatever else than AttributeError comes of a method that is there
-        return True
-
-
 T = TypeVar("T")
 
 

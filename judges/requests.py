@@ -200,9 +200,3 @@ def consult(judges: tuple[Deliberates, ...], sample: Sample) -> Generator[Any, A
     """Consult several judges at once from inside a deliberation, with `yield from`."""
     verdicts: tuple[Verdict, ...] = yield tuple(Consult(judge, sample) for judge in judges)
     return verdicts
-
-
-def repeat(judge: Deliberates, sample: Sample, n: int) -> Generator[Any, Any, tuple[Verdict, ...]]:
-    """Consult one judge n times at once from inside a deliberation, with `yield from`."""
-    verdicts: tuple[Verdict, ...] = yield tuple(Consult(judge, sample, number) for number in range(n))
-    return verdicts

@@ -17,7 +17,7 @@ from judges.entry import Entry, Explanation
 from judges.errors import ConfigurationError, shortened, unfit
 from judges.judge import Judge
 from judges.model import JudgeModel
-from judges.requests import Consult, Deliberation, consult, repeat
+from judges.requests import Consult, Deliberation, consult
 from judges.runtime.validation import judge_name, naming_settings
 from judges.sample import Sample
 from judges.verdict import HIGHEST, LOWEST, NOTHING_TO_JUDGE, ByJudge, Unscored, Verdict
@@ -479,7 +479,7 @@ class Repeat(OneInside):
 
     def deliberate(self, sample: Sample) -> Deliberation:
         """Consult the judge n times at once and return the most frequent verdict."""
-        runs = yield from repeat(self.judge, sample, self._n)
+        runs: tuple[Verdict, ...] = yield tuple(Consult(self.judge, sample, number) for number in range(self._n))
         verdicts = tuple(verdict.named(self.name) for verdict in runs)
         valid = [verdict for verdict in verdicts if verdict.rating is not None]
         if len(valid) < self._quorum:

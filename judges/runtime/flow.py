@@ -19,7 +19,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Self, TypeVar
 
-from judges.runtime import observation
+from judges.runtime.observation import current
 
 T = TypeVar("T")
 Effect = TypeVar("Effect")
@@ -101,6 +101,12 @@ async def _outcome_of(call: Awaitable[T]) -> tuple[T | None, BaseException | Non
         return None, error
 
 
+def _may_be_left() -> bool:
+    """True if a call made here may be left before it ends: at a deadline, or since it is not needed any more."""
+    allowance = current.get().allowance
+    return allowance is not None and allowance.may_be_left
+
+
 async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
     """Call a blocking function in a thread, and await its result.
 
@@ -108,7 +114,7 @@ async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
     thread of asyncio's pool would delay the end of the event loop. For any other call the pool is used, so that
     many concurrent calls do not start many threads.
     """
-    if not observation.may_be_left():
+    if not _may_be_left():
         return await asyncio.to_thread(_call, function, *arguments)
     return await in_daemon_thread(function, *arguments)
 
@@ -233,7 +239,7 @@ class _LeavingExecutor(ThreadPoolExecutor):
         self._executor = executor
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
-        if observation.may_be_left():
+        if _may_be_left():
             return _in_daemon_thread(partial(fn, *args, **kwargs))
         return (
             super().submit(fn, *args, **kwargs)

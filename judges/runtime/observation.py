@@ -146,26 +146,10 @@ def also_within(allowance: Allowance | None) -> observing:
     return observing() if allowance is None else within(allowance)
 
 
-def counted() -> observing:
-    """Mark the model calls in a `with` block as counted by whoever makes them: nobody else counts them again."""
-    return observing(is_counted=True)
-
-
-def is_counted() -> bool:
-    """Return whether model calls made here are counted by whoever makes them."""
-    return current.get().is_counted
-
-
 def seconds_left() -> float | None:
     """Return the time left in the current allowance; None where there is no deadline."""
     allowance = current.get().allowance
     return None if allowance is None else allowance.seconds_left
-
-
-def may_be_left() -> bool:
-    """True if a call made here may be left before it ends: at a deadline, or since it is not needed any more."""
-    allowance = current.get().allowance
-    return allowance is not None and allowance.may_be_left
 
 
 _ABANDONED = object()

@@ -112,10 +112,15 @@ def test_an_agent_with_memory_remembers_nothing() -> None:
 
 
 def test_an_agent_without_a_structured_response_is_unscored() -> None:
-    """The detail says what is missing."""
+    """The detail says what is missing; the function inside a runnable decides what its numbers mean."""
     verdict = as_judge(create_agent(ScriptedModel(["4"])), name="mine")(ROW)
     assert verdict.unscored == "invalid_output"
     assert "response_format" in verdict.detail
+
+    def is_polite(row: dict[str, Any]) -> bool:
+        return 1  # type: ignore[return-value]  # as a user may
+
+    assert as_judge(RunnableLambda(is_polite))(ROW).passed is True
 
 
 def test_a_graph_over_messages_has_the_fields_it_has_channels_for() -> None:
@@ -188,15 +193,6 @@ async def test_an_agent_that_judges_may_ask_a_human() -> None:
         alone[0].invoke("what?")
     with pytest.raises(ConfigurationError, match="nothing could resume it"):
         await alone[1].ainvoke("what?")
-
-
-def test_a_runnable_that_answers_yes_or_no_may_do_so_by_a_number() -> None:
-    """The function inside a runnable decides what its numbers mean."""
-
-    def is_polite(row: dict[str, Any]) -> bool:
-        return 1  # type: ignore[return-value]  # as a user may
-
-    assert as_judge(RunnableLambda(is_polite))(ROW).passed is True
 
 
 QUESTION, ANSWER = "What does an egg cost?", "An egg costs three euros."

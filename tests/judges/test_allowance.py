@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +15,7 @@ from judges import ConfigurationError, Price, Usage, known_prices
 from judges.models.retry import _stop_at_limits
 from judges.runtime import budget, observation, prices
 from judges.runtime.budget import Allowance, Refused, unkept_budget
+from judges.runtime.flow import in_thread
 from judges.runtime.observation import also_within, current, within
 
 PRICES = {"m": Price(input=1_000_000, output=2_000_000)}
@@ -129,7 +132,7 @@ def test_what_is_no_call_needs_room_and_takes_no_call() -> None:
         assert allowance.spent.calls == 0
         assert allowance.add(ONE, "m", as_call=False).calls == 0
     for one in (allowance, outer):
-        assert (one.spent.calls, one.spent.tokens, one.spent.tokens_known) == (0, 6, True)
+        assert (one.spent.calls, one.spent.tokens, one.spent.tokens_known, one.spent.cost) == (0, 6, True, 8.0)
     assert refusal_of(Allowance(tokens=0), as_call=False) is not None
     assert refusal_of(allowance, as_call=False) == (
         "budget",
@@ -219,11 +222,12 @@ def test_calls_may_be_left_at_a_deadline_or_by_permission() -> None:
         False,
     ]
     assert [nested(Allowance(), one).may_be_left for one in allowed] == [True, True]
-    assert not observation.may_be_left()
-    with within(Allowance()):
-        assert not observation.may_be_left()
-    with within(allowed[0]):
-        assert observation.may_be_left()
+
+    async def is_daemon(allowance: Allowance) -> bool:
+        with within(allowance):
+            return await in_thread(lambda: threading.current_thread().daemon)
+
+    assert [asyncio.run(is_daemon(one)) for one in (Allowance(), *allowed)] == [False, True, True]
 
 
 def test_what_is_released_counts_and_refuses_nothing() -> None:
@@ -329,14 +333,6 @@ def test_blocks_are_inside_one_another_unless_lifted() -> None:
         assert current.get().allowance is None
 
 
-def test_calls_are_marked_as_counted_in_a_block() -> None:
-    """Whoever counts a call itself says so, and nobody else counts it again."""
-    assert not observation.is_counted()
-    with observation.counted():
-        assert observation.is_counted()
-    assert not observation.is_counted()
-
-
 def test_usage_is_charged_where_there_is_an_allowance() -> None:
     """Without one nothing is counted, and a price is unknown; the name that was asked for prices one reported."""
     assert budget.charge(None, ONE, "m") == ONE.model_copy(update={"cost": None})
@@ -401,6 +397,10 @@ def test_a_repeat_waits_within_its_limits(
             "price input: input should be greater than or equal to 0 (given -1); a price is Price(input=0.25",
         ),
         (lambda: Price(input=1), "price output: field required"),
+        (
+            lambda: Price(input=1, output=1, cached=1),
+            "price cached: extra inputs are not permitted (given 1); a price is Price(",
+        ),
         (lambda: known_prices("x"), "known_prices takes a mapping {'model name': Price(...)}, not 'x'"),  # type: ignore[arg-type]
         (lambda: known_prices({"m": 3}), "known_prices takes a mapping"),  # type: ignore[dict-item]
     ],
@@ -430,12 +430,3 @@ def test_a_price_counts_what_was_cached_and_what_is_free() -> None:
     assert prices.with_cost(ONE, "vendor:m", {"m": PRICES["m"]}).cost is None
     assert prices.with_cost(ONE, "m", {"vendor:m": PRICES["m"]}).cost == 4.0
     assert prices.with_cost(Usage(calls=0, cost=None), "x", {}).cost == 0.0
-
-
-def test_vectors_cost_in_the_outer_budget_too() -> None:
-    """A request that is no call is paid for from every allowance around it, by its own prices."""
-    outer = Allowance(cost=10.0, prices=PRICES)
-    inner = nested(Allowance(cost=10.0, prices=PRICES), outer)
-    inner.take(as_call=False)
-    assert inner.add(ONE, "m", as_call=False).calls == 0
-    assert (inner.spent.cost, outer.spent.cost, outer.spent.calls) == (4.0, 4.0, 0)

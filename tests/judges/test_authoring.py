@@ -90,7 +90,7 @@ def test_a_judge_brings_its_own_packs(language: str, text: str, tmp_path: Path, 
 
 
 def test_a_users_folder_goes_before_the_authors(tmp_path: Path, model: ScriptedModel) -> None:
-    """What the user's file leaves out is the author's, and other languages stay the author's."""
+    """What its file leaves out is the author's, as other languages are; `adapt` writes a translation into it."""
     author = write(tmp_path / "author", {"en": "Unclear", "ru": "Неясно"})
     (tmp_path / "user" / "en").mkdir(parents=True)
     (tmp_path / "user/en/clarity.toml").write_text('[feedback]\nunclear = "Say $word."\n', encoding="utf-8")
@@ -98,6 +98,10 @@ def test_a_users_folder_goes_before_the_authors(tmp_path: Path, model: ScriptedM
     assert judge(question=ASKED["en"], answer="Hm, fine").feedback == "Say x."
     assert model.prompts[0][0].text.startswith("Unclear?")
     assert judge(question=ASKED["ru"], answer="Hm, fine").feedback == "Неясно: x"
+    plain = clarity(author, model)
+    items = [{"number": number, "text": f"<{text}>"} for number, text in enumerate(plain.packs[0].texts(), 1)]
+    adapted = plain.adapt("de", ScriptedModel([{"items": items}]), folder=tmp_path / "german")
+    assert adapted(question=ASKED["en"], answer="Hm, fine").feedback == "<Unclear: x>"
 
 
 def test_an_authors_pack_hides_a_packaged_one_of_the_same_name(tmp_path: Path, model: ScriptedModel) -> None:
@@ -126,24 +130,11 @@ def test_a_pack_without_english_is_refused(tmp_path: Path, model: ScriptedModel)
         clarity(tmp_path / "none", model)
 
 
-def test_a_judges_own_packs_are_translated(tmp_path: Path, model: ScriptedModel) -> None:
-    """`adapt` writes them in another language into the user's folder, and the new judge reads them there."""
-    judge = clarity(write(tmp_path / "author", {"en": "Unclear"}), model)
-    texts = judge.packs[0].texts()
-    items = [{"number": number, "text": f"<{text}>"} for number, text in enumerate(texts, 1)]
-    adapted = judge.adapt("de", ScriptedModel([{"items": items}]), folder=tmp_path / "user")
-    assert adapted(question=ASKED["en"], answer="Hm, fine").feedback == "<Unclear: x>"
-
-
-def test_the_packaged_judges_have_no_folder_of_their_own() -> None:
-    """Only a judge from outside sets `pack_folder`."""
-    assert Metric.pack_folder is None
-
-
 def test_the_public_names_are_there() -> None:
-    """Each listed name resolves, and the list is sorted."""
+    """Each listed name resolves, and the list is sorted; only a judge from outside sets `pack_folder`."""
     assert judges.authoring.__all__ == sorted(judges.authoring.__all__)
     assert all(hasattr(judges.authoring, name) for name in judges.authoring.__all__)
+    assert Metric.pack_folder is None
 
 
 class _Plain(Judge):

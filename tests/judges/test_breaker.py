@@ -15,6 +15,7 @@ from judges.errors import ModelRequestError
 from judges.offline import evaluate
 from judges.testing import ScriptedModel, no_waiting
 from tests.kit import Way, ask, both_ways
+from tests.laws import for_every
 from tests.model_server import Reply, serving
 
 GOOD = {"rationale": "r", "rating": 4, "feedback": ""}
@@ -41,23 +42,9 @@ class StatusFault(Exception):  # noqa: N818 - stands for a provider's class
         self.status_code = status_code
 
 
-DEAD = [
-    ConnectionRefusedError(),
-    TimeoutError(),
-    *(StatusFault(status) for status in (408, 500, 502, 503, 504, 529)),
-]
-ALIVE = [
-    None,
-    *(StatusFault(status) for status in (400, 401, 404, 409, 422, 425, 429, 501)),
-    ValueError(),
-    KeyError(),
-]
+DEAD = [ConnectionRefusedError(), TimeoutError(), *map(StatusFault, (408, 500, 502, 503, 504, 529))]
+ALIVE = [None, *map(StatusFault, (400, 401, 404, 409, 422, 425, 429, 501)), ValueError(), KeyError()]
 NEITHER = [asyncio.CancelledError(), KeyboardInterrupt(), ModelRequestError("m"), AskFailed("deadline", "d")]
-
-
-def shown(error: object) -> str:
-    """Name a fault for pytest."""
-    return f"{type(error).__name__}{getattr(error, 'status_code', '')}"
 
 
 def ended(breaker: Breaker, *errors: BaseException | None) -> None:
@@ -75,7 +62,7 @@ def is_open(breaker: Breaker) -> bool:
     return False
 
 
-@pytest.mark.parametrize("error", DEAD, ids=shown)
+@for_every("error", DEAD)
 def test_failures_in_a_row_open_the_circuit(error: Exception) -> None:
     """The third failure of the transport opens a circuit of three."""
     breaker = Breaker(3)
@@ -85,7 +72,7 @@ def test_failures_in_a_row_open_the_circuit(error: Exception) -> None:
     assert is_open(breaker)
 
 
-@pytest.mark.parametrize("error", ALIVE, ids=shown)
+@for_every("error", ALIVE)
 def test_an_answer_begins_the_count_anew(error: Exception | None) -> None:
     """A reply, or an error that the endpoint itself gave, shows that it is there; a 429 does too."""
     breaker = Breaker(2)
@@ -94,7 +81,7 @@ def test_an_answer_begins_the_count_anew(error: Exception | None) -> None:
     assert not is_open(breaker)
 
 
-@pytest.mark.parametrize("error", NEITHER, ids=shown)
+@for_every("error", NEITHER)
 def test_what_says_nothing_of_the_endpoint_counts_for_nothing(error: BaseException) -> None:
     """A cancelled call, or one that was never sent, neither adds to the failures nor forgets them."""
     breaker = Breaker(2)
@@ -104,11 +91,17 @@ def test_what_says_nothing_of_the_endpoint_counts_for_nothing(error: BaseExcepti
     assert is_open(breaker)
 
 
+def opened(failures: int = 1) -> tuple[Breaker, Clock]:
+    """Give a circuit that is open for 30 seconds, and its clock."""
+    clock = Clock()
+    breaker = Breaker(failures, cooldown_s=30, clock=clock)
+    ended(breaker, *[TimeoutError()] * failures)
+    return breaker, clock
+
+
 def test_the_refusal_says_when_the_next_try_is() -> None:
     """The seconds left stand in the verdict."""
-    clock = Clock()
-    breaker = Breaker(2, cooldown_s=30, clock=clock)
-    ended(breaker, TimeoutError(), TimeoutError())
+    breaker, clock = opened(2)
     clock.now += 17.5
     with pytest.raises(AskFailed) as refused:
         breaker.admit()
@@ -117,48 +110,28 @@ def test_the_refusal_says_when_the_next_try_is() -> None:
 
 
 def test_after_the_cooldown_one_call_tries() -> None:
-    """Only one call is let through; while it is under way the others are refused."""
-    clock = Clock()
-    breaker = Breaker(1, cooldown_s=30, clock=clock)
-    ended(breaker, TimeoutError())
+    """Only one is let through meanwhile; if it succeeds all are, and if it is cancelled the next one tries."""
+    breaker, clock = opened()
     clock.now += 30
     breaker.check()
     assert breaker.admit()
     with pytest.raises(AskFailed, match="one call is trying it now"):
         breaker.admit()
-
-
-def test_a_try_that_succeeds_closes_the_circuit() -> None:
-    """After it all calls are let through."""
-    clock = Clock()
-    breaker = Breaker(1, cooldown_s=30, clock=clock)
-    ended(breaker, TimeoutError())
-    clock.now += 30
-    ended(breaker, None)
+    breaker.settle(asyncio.CancelledError(), probe=True)
+    assert breaker.admit()
+    breaker.settle(None, probe=True)
     assert [breaker.admit() for _ in range(3)] == [False, False, False]
 
 
 def test_a_try_that_fails_begins_the_cooldown_again() -> None:
     """The endpoint is left alone for as long once more."""
-    clock = Clock()
-    breaker = Breaker(3, cooldown_s=30, clock=clock)
-    ended(breaker, *[TimeoutError()] * 3)
+    breaker, clock = opened(3)
     clock.now += 30
     ended(breaker, TimeoutError())
     clock.now += 29
     assert is_open(breaker)
     clock.now += 1
     assert not is_open(breaker)
-
-
-def test_a_try_that_is_cancelled_leaves_the_next_call_to_try() -> None:
-    """Nobody waits for a call that will never end."""
-    clock = Clock()
-    breaker = Breaker(1, cooldown_s=30, clock=clock)
-    ended(breaker, TimeoutError())
-    clock.now += 30
-    ended(breaker, asyncio.CancelledError())
-    assert breaker.admit()
 
 
 def test_calls_that_began_before_do_not_prolong_the_cooldown() -> None:

@@ -46,6 +46,7 @@ from judges.runtime.prices import Price
 from judges.testing import ScriptedModel
 from judges.verdict import Usage
 from tests.kit import Way, ask, both_ways
+from tests.laws import for_every
 from tests.model_server import Reply, serving
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -104,61 +105,41 @@ async def test_the_same_question_is_asked_once(way: Way, cache: Cache) -> None:
     assert (second.rating, second.feedback, second.model) == (3, "f", "m")
 
 
-def test_what_was_kept_outlives_the_process(tmp_path: Path) -> None:
-    """A path is opened anew, and the reply is still there."""
-    for _ in range(2):
-        model = Fixed()
-        with Cache(tmp_path / "c") as cache:
-            verdict = Helpfulness(cached(model, cache))(ROW)
-    assert (len(model.requests), verdict.usage.cached) == (0, 1)
-
-
 def test_a_path_is_enough(tmp_path: Path) -> None:
-    """Two models given one path share one file, which is closed with them."""
-    for given in (tmp_path / "c", str(tmp_path / "c")):
-        model = Fixed()
+    """Models given one path share one file, which is closed with them; opened anew, the reply is still there."""
+    first, other = Fixed(), Fixed()
+    for model, given in ((first, tmp_path / "c"), (other, str(tmp_path / "c"))):
         Helpfulness(cached(model, given))(ROW)
         Helpfulness(cached(model, given))(ROW)
-    assert model.requests == []
+    with Cache(tmp_path / "c") as cache:
+        verdict = Helpfulness(cached(other, cache))(ROW)
+    assert (len(first.requests), len(other.requests), verdict.usage.cached) == (1, 0, 1)
 
 
-CHANGES: dict[str, Callable[[Any, Cache], Judge]] = {
-    "criteria": lambda model, cache: rubric(cached(model, cache), criteria="Is it kind?"),
-    "levels": lambda model, cache: rubric(cached(model, cache), levels={1: "no", 2: "so", 3: "ok", 4: "very"}),
-    "language": lambda model, cache: rubric(cached(model, cache), language="zh"),
-    "examples": lambda model, cache: rubric(cached(model, cache), examples=[(ROW, GOOD)]),
-    "model": lambda model, cache: rubric(cached(Fixed(identity="another"), cache)),
-}
+LEVELS = {1: "no", 2: "so", 3: "ok", 4: "yes"}
+CHANGES: list[dict[str, Any]] = [
+    {"criteria": "Is it kind?"},
+    {"levels": {1: "no", 2: "so", 3: "ok", 4: "very"}},
+    {"language": "zh"},
+    {"examples": [(ROW, GOOD)]},
+    {"model": Fixed(identity="another")},
+    {"row": {"question": "Why?", "answer": "Because"}},
+    {"row": {"question": "Why", "answer": "?Because."}},
+    {"row": {**ROW, "reference": "x"}},
+    {"row": {**ROW, "retrieved_contexts": ["x"]}},
+]
 
 
-def rubric(model: JudgeModel, **changed: Any) -> Rubric:
-    """Make a rubric in which something may be changed."""
-    levels = {1: "no", 2: "so", 3: "ok", 4: "yes"}
-    return Rubric(model, **({"criteria": "Is it short?", "levels": levels, "language": "en"} | changed))
+@for_every("change", CHANGES)
+def test_another_question_is_asked(change: dict[str, Any], cache: Cache) -> None:
+    """Whatever changes in the prompt, the row or the model, the reply is not taken from the cache."""
+    cache.clear()
 
+    def asked(*, row: Any = ROW, model: JudgeModel | None = None, **changed: Any) -> int:
+        settings = {"criteria": "Is it short?", "levels": LEVELS, "language": "en", **changed}
+        return Rubric(cached(model or Fixed(), cache), **settings)(row).usage.cached
 
-@pytest.mark.parametrize("change", CHANGES)
-def test_another_question_is_asked(change: str, cache: Cache) -> None:
-    """Whatever changes in the prompt, or the model, the reply is not taken from the cache."""
-    model = Fixed()
-    assert rubric(cached(model, cache))(ROW).usage.cached == 0
-    assert CHANGES[change](model, cache)(ROW).usage.cached == 0
-    assert rubric(cached(model, cache))(ROW).usage.cached == 1
-
-
-@pytest.mark.parametrize(
-    "row",
-    [
-        {"question": "Why?", "answer": "Because"},
-        {"question": "Why", "answer": "?Because."},
-        {**ROW, "reference": "x"},
-        {**ROW, "retrieved_contexts": ["x"]},
-    ],
-)
-def test_another_row_is_another_question(row: dict[str, Any], cache: Cache) -> None:
-    """Any difference in what is judged is asked about."""
-    judge = Helpfulness(cached(Fixed(), cache))
-    assert [judge(ROW).usage.cached, judge(row).usage.cached, judge(ROW).usage.cached] == [0, 0, 1]
+    assert [asked(), asked(**change), asked()] == [0, 0, 1]
 
 
 def request(**changed: Any) -> ModelRequest:
@@ -203,20 +184,16 @@ def test_every_part_of_a_letter_is_in_its_key(changed: dict[str, Any]) -> None:
 
 
 async def test_the_runs_of_a_repeated_judge_are_distinguished(cache: Cache) -> None:
-    """Three runs are three questions, and asked again all three come from the cache, each with its own reply."""
+    """Runs, and runs of runs, are questions of their own; asked again each comes from the cache with its reply."""
     replies = [{**GOOD, "rating": rating} for rating in (1, 4, 4)]
     judge = Repeat(Helpfulness(cached(ScriptedModel(replies), cache)), 3)
     first, second = judge(ROW), await judge.acall(ROW)
     assert (first.usage.calls, second.usage.calls, second.usage.cached) == (3, 0, 3)
     assert [one.rating for one in first.items] == [one.rating for one in second.items]
     assert len(cache) == 3
-
-
-def test_repeats_within_repeats_are_distinguished(cache: Cache) -> None:
-    """Two by two runs are four questions."""
-    model = ScriptedModel([GOOD], cycle=True)
-    judge = Repeat(Repeat(Helpfulness(cached(model, cache)), 2), 2)
-    assert [judge(ROW).usage.calls, judge(ROW).usage.cached] == [4, 4]
+    cache.clear()
+    nested = Repeat(Repeat(Helpfulness(cached(ScriptedModel([GOOD], cycle=True), cache)), 2), 2)
+    assert [nested(ROW).usage.calls, nested(ROW).usage.cached] == [4, 4]
 
 
 def chat(**settings: Any) -> ChatOpenAI:
@@ -296,10 +273,17 @@ class Configured(Fixed):
 
 
 def test_the_settings_that_a_model_tells_are_its_identity() -> None:
-    """A model without an identity of its own is known by what it says that decides its replies."""
+    """Without an identity it is known by what it says that decides replies, or by class and name."""
     models = [Configured(base_url="a"), Configured(base_url="b"), Configured(base_url="a", temperature=0.0)]
     assert len({identity_of(one) for one in models}) == 3
     assert identity_of(Configured(base_url="a")) == identity_of(models[0])
+
+    class Own(Fixed):
+        identity = ""
+
+    one, two = Own(identity=""), Own(identity="", name="two")
+    assert identity_of(one).endswith("Own:fixed")
+    assert identity_of(one) != identity_of(two)
 
 
 class Bare(Fixed):
@@ -357,10 +341,10 @@ UNREADABLE = [
 
 
 @both_ways
-@pytest.mark.parametrize("reply", UNREADABLE, ids=str)
+@for_every("reply", UNREADABLE)
 async def test_what_cannot_be_read_is_not_kept(way: Way, reply: ModelResponse, cache: Cache) -> None:
     """Replies that were cut, filtered, refused or are invalid are asked for again the next time."""
-    model = Fixed(reply)
+    model = Fixed(reply, requests=[])
     judge = Helpfulness(cached(model, cache))
     assert (await judged(way, judge)).unscored == "invalid_output"
     asked = len(model.requests)
@@ -460,24 +444,16 @@ def test_a_hit_gives_its_claim_back(cache: Cache) -> None:
     assert [one.usage.cost for one in verdicts[1:6]] == [0.0] * 5
 
 
-def test_hits_are_counted_apart_offline(cache: Cache) -> None:
-    """A dataset judged twice is paid for once; the summary tells calls from hits."""
-    judge = Helpfulness(cached(ScriptedModel([GOOD], cycle=True), cache))
-    rows = [{**ROW, "answer": f"Because of {number}."} for number in range(20)]
-    usages = [evaluate(rows, judge, max_concurrency=4).summary["helpfulness"].usage for _ in range(2)]
-    assert [(one.calls, one.cached) for one in usages] == [(20, 0), (0, 20)]
-    assert usages[1].cost == 0.0
-
-
 def test_a_real_endpoint_is_asked_once(cache: Cache) -> None:
-    """Over HTTP, in threads: ten rows are ten requests, and a second round none."""
+    """Over HTTP, in threads: ten rows are ten requests, a second round none; the summary tells calls from hits."""
     with serving(lambda _: Reply(GOOD_TEXT)) as server:
         model = ChatOpenAI(base_url=server.url, model="m", api_key=SecretStr("k"), max_retries=0)
         judge = Helpfulness(cached(model, cache))
         rows = [{**ROW, "answer": f"Because of {number}."} for number in range(10)]
-        for _ in range(2):
-            evaluate(rows, judge)
+        usages = [evaluate(rows, judge, max_concurrency=4).summary["helpfulness"].usage for _ in range(2)]
     assert len(server.requests) == 10
+    assert [(one.calls, one.cached) for one in usages] == [(10, 0), (0, 10)]
+    assert usages[1].cost == 0.0
 
 
 class Bomb:
@@ -562,17 +538,12 @@ def test_no_module_of_ours_unpickles() -> None:
 
 
 def test_the_file_is_its_owners_alone(cache: Cache) -> None:
-    """The file and its logs are readable and writable by the owner only, whatever the umask."""
-    Helpfulness(cached(Fixed(), cache))(ROW)
+    """The file and its logs are the owner's only, whatever the umask; judged texts are kept as a digest only."""
+    Helpfulness(cached(Fixed(), cache))(question="SECRET-QUESTION", answer="SECRET-ANSWER")
     files = list(cache.path.parent.iterdir())
     assert len(files) == 3
     assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
-
-
-def test_nothing_of_the_question_is_in_the_file(cache: Cache) -> None:
-    """Judged texts are kept as a digest only."""
-    Helpfulness(cached(Fixed(), cache))(question="SECRET-QUESTION", answer="SECRET-ANSWER")
-    everything = b"".join(file.read_bytes() for file in cache.path.parent.iterdir())
+    everything = b"".join(file.read_bytes() for file in files)
     assert b"SECRET" not in everything
     assert b"rationale" in everything
 
@@ -594,46 +565,47 @@ def database(path: Path, *statements: str) -> Path:
     return path
 
 
-def spoiled(kind: str, folder: Path) -> Path:
-    """Make a path that cannot be a cache."""
-    path = folder / "c"
-    match kind:
-        case "text":
-            path.write_text("not a database at all, but long enough to look like one " * 50)
-        case "folder":
-            path.mkdir()
-        case "no folder":
-            return folder / "missing" / "c"
-        case "foreign":
-            return database(path, "CREATE TABLE checkpoints (id)")
-        case "marked":
-            return database(path, "PRAGMA application_id = 7")
-        case "newer":
-            Cache(path).close()
-            return database(path, "PRAGMA user_version = 99")
-        case "cut":
-            with Cache(path) as cache:
-                for number in range(200):
-                    cache.put(str(number).encode(), "x" * 1000)
-            path.write_bytes(path.read_bytes()[:8192])
+def filled(path: Path) -> Path:
+    """Make a cache of 200 records."""
+    with Cache(path) as cache:
+        for number in range(200):
+            cache.put(str(number).encode(), "x" * 1000)
     return path
 
 
-@pytest.mark.parametrize(
-    ("kind", "message"),
-    [
-        ("text", "is no cache of replies, or it is damaged: file is not a database"),
-        ("folder", "cannot be opened"),
-        ("no folder", "cannot be opened: .*No such file"),
-        ("foreign", "is a database, but no cache of replies; give another path"),
-        ("marked", "is a database, but no cache of replies"),
-        ("newer", "written by another version of selfrefine .format 99, this one knows 1.; give another path"),
-        ("cut", "is no cache of replies, or it is damaged"),
-    ],
-)
-def test_what_is_no_cache_is_refused(kind: str, message: str, tmp_path: Path) -> None:
+SPOILED: dict[str, tuple[Callable[[Path], object], str]] = {
+    "text": (
+        lambda path: path.write_text("not a database at all, but long enough to look like one " * 50),
+        "is no cache of replies, or it is damaged: file is not a database",
+    ),
+    "folder": (Path.mkdir, "cannot be opened"),
+    "no folder": (lambda path: path.parent.rmdir(), "cannot be opened: .*No such file"),
+    "foreign": (
+        lambda path: database(path, "CREATE TABLE checkpoints (id)"),
+        "is a database, but no cache of replies; give another path",
+    ),
+    "marked": (
+        lambda path: database(path, "PRAGMA application_id = 7"),
+        "is a database, but no cache of replies",
+    ),
+    "newer": (
+        lambda path: database(filled(path), "PRAGMA user_version = 99"),
+        "written by another version of selfrefine .format 99, this one knows 1.; give another path",
+    ),
+    "cut": (
+        lambda path: path.write_bytes(filled(path).read_bytes()[:8192]),
+        "is no cache of replies, or it is damaged",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", SPOILED)
+def test_what_is_no_cache_is_refused(kind: str, tmp_path: Path) -> None:
     """One clear error, and a file that is not ours stays as it was."""
-    path = spoiled(kind, tmp_path)
+    spoil, message = SPOILED[kind]
+    path = tmp_path / "folder" / "c"
+    path.parent.mkdir()
+    spoil(path)
     before = path.read_bytes() if path.is_file() else None
     with pytest.raises(ConfigurationError, match=message) as refused:
         len(Cache(path))
@@ -643,10 +615,7 @@ def test_what_is_no_cache_is_refused(kind: str, message: str, tmp_path: Path) ->
 
 def test_damage_that_shows_later_is_reported(tmp_path: Path) -> None:
     """A page that is no page any more is an error of configuration, not a verdict."""
-    with Cache(tmp_path / "c") as cache:
-        for number in range(200):
-            cache.put(str(number).encode(), "x" * 1000)
-    pages = (tmp_path / "c").read_bytes()
+    pages = filled(tmp_path / "c").read_bytes()
     (tmp_path / "c").write_bytes(pages[:4096] + b"\xff" * (len(pages) - 4096))
     with Cache(tmp_path / "c") as cache, pytest.raises(ConfigurationError, match="damaged"):
         Helpfulness(cached(Fixed(), cache))(ROW)
@@ -755,22 +724,6 @@ with Cache(path) as cache:
 @pytest.mark.parametrize("way", ["own", "inherited"])
 def test_processes_share_a_file(way: str, tmp_path: Path) -> None:
     """Eight processes create and hammer one file without an error; so do eight that a cache was forked into."""
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", HAMMER, str(tmp_path / "c"), way],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [sys.executable, "-W", "error", "-c", HAMMER, str(tmp_path / "c"), way]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.stdout.strip(), done.stderr) == ("[0, 0, 0, 0, 0, 0, 0, 0] 20", "")
-
-
-def test_an_own_class_without_identity_is_known_by_class_and_name() -> None:
-    """All that is known of it; two names are two models."""
-
-    class Own(Fixed):
-        identity = ""
-
-    one, two = Own(identity=""), Own(identity="", name="two")
-    assert identity_of(one).endswith("Own:fixed")
-    assert identity_of(one) != identity_of(two)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from tests.likely import rating as sure_rating
 from tests.model_server import Asked, Reply, Script, Wire, answered, serving
 
 ROW = {"question": "Why?", "answer": "Because."}
+ONE = ScriptedJudge([4])
 
 
 def levels(*lines: object) -> dict[str, ScriptedJudge]:
@@ -64,20 +66,14 @@ def test_the_first_failure_decides(lines: tuple[object, ...], rating: int, who: 
     assert [item.judge for item in verdict.items] == list(who)
 
 
-async def test_sync_and_async_stop_at_the_same_level() -> None:
-    """The cascade stops asking in the event loop too."""
-    judges = levels(4, 2, 4)
-    assert (await Cascade(judges).acall(ROW)).rating == 2
-    assert asked_names(judges) == "ab"
-
-
-def test_an_unscored_level_decides() -> None:
+async def test_an_unscored_level_decides() -> None:
     """The level's result is unknown, so the cascade is unscored and more expensive levels are not asked."""
-    judges = levels(4, Verdict.without_score("no_contexts", "nothing retrieved"), 4)
-    verdict = Cascade(judges)(ROW)
-    assert (verdict.unscored, verdict.rating, verdict.passed) == ("no_contexts", None, None)
-    assert verdict.detail == "level 2 of 3 decided: b; nothing retrieved"
-    assert asked_names(judges) == "ab"
+    for way in ("sync", "async"):
+        judges = levels(4, Verdict.without_score("no_contexts", "nothing retrieved"), 4)
+        verdict = Cascade(judges)(ROW) if way == "sync" else await Cascade(judges).acall(ROW)
+        assert (verdict.unscored, verdict.rating, verdict.passed) == ("no_contexts", None, None)
+        assert verdict.detail == "level 2 of 3 decided: b; nothing retrieved"
+        assert asked_names(judges) == "ab"
 
 
 def test_the_verdict_is_the_deciding_levels_own() -> None:
@@ -97,52 +93,42 @@ def test_the_gate_can_be_moved(success_rating: int, who: str) -> None:
 
 
 def test_a_level_must_reach_its_own_pass_mark() -> None:
-    """A score that rounds to 3 stops the cascade if it misses the level's own threshold."""
+    """A score that rounds to 3 stops the cascade if it misses the level's own; a lenient mark passes no gate."""
     judges = levels(Verdict.scored(0.6, threshold=0.7), 4)
     verdict = Cascade(judges)(ROW)
     assert (asked_names(judges), verdict.passed, verdict.score) == ("a", False, 0.6)
-
-
-def test_a_level_that_passes_by_itself_but_not_here_has_not_passed() -> None:
-    """A lenient level's own pass mark does not pass a gate that requires more."""
     assert Cascade(levels(Verdict.scored(0.4, threshold=0.3)))(ROW).passed is False
 
 
-def test_a_cheap_failure_costs_no_model_call() -> None:
-    """If a preceding check fails, the model is not asked."""
+def test_the_levels_asked_are_paid_for() -> None:
+    """Usage is that of all levels asked: if a check before it fails, the model is not asked."""
     model = ScriptedModel([])
     cascade = Cascade([Length(at_most=3), Helpfulness(model)])
     verdict = cascade(ROW)
     assert (verdict.rating, model.prompts, verdict.usage) == (1, [], Usage())
     assert len(cascade.models) == 1
-
-
-def test_the_levels_asked_are_paid_for() -> None:
-    """Usage is that of all levels asked, not of the last alone."""
     reply = {"rationale": "r", "rating": 4, "feedback": ""}
-    cascade = Cascade(
-        [Helpfulness(ScriptedModel([reply])), Helpfulness(ScriptedModel([reply])), Length(at_most=99)]
-    )
-    assert cascade(ROW).usage.calls == 2
+    asking = [Helpfulness(ScriptedModel([reply])) for _ in range(2)]
+    assert Cascade([*asking, Length(at_most=99)])(ROW).usage.calls == 2
 
 
 @pytest.mark.parametrize(
-    ("judges", "settings", "message"),
+    ("make", "message"),
     [
-        ([], {}, "at least one judge"),
-        (Length(at_most=99), {}, "give a list of judges"),
-        ([Length(at_most=99)], {"success_rating": 7}, "success_rating is a whole number from 1 to 4, not 7"),
+        (lambda: Cascade([]), "at least one judge"),
+        (lambda: Cascade(Length(at_most=99)), "give a list of judges"),  # type: ignore[arg-type]  # the mistake
+        (lambda: Cascade([Length(at_most=99)], success_rating=7), "success_rating is a whole number .*, not 7"),
+        (lambda: Repeat(ONE, n=0), "n is how often the judge is asked, a whole number from 1, not 0"),
+        (lambda: Repeat(ONE, n=-1), "not -1"),
+        (lambda: Repeat(ONE, n=2.0), r"not 2\.0"),  # type: ignore[arg-type]  # the mistake
+        (lambda: Repeat(ONE, n=True), "not True"),
+        (lambda: Repeat(ONE, n=3, quorum=4), "quorum is a whole number from 1 to 3, not 4"),
     ],
 )
-def test_a_cascade_set_up_wrongly_is_refused(judges: Any, settings: dict[str, Any], message: str) -> None:
+def test_judges_set_up_wrongly_are_refused(make: Callable[[], object], message: str) -> None:
     """A setting that cannot work is an error at once."""
     with pytest.raises(ConfigurationError, match=message):
-        Cascade(judges, **settings)
-
-
-def judges_of(*lines: object) -> dict[str, ScriptedJudge]:
-    """Return judges named a, b, c, ..., each with a single verdict."""
-    return {chr(ord("a") + index): ScriptedJudge([line]) for index, line in enumerate(lines)}
+        make()
 
 
 @pytest.mark.parametrize(
@@ -161,28 +147,28 @@ async def test_the_first_that_is_sure_decides(
     lines: tuple[object, ...], settings: dict[str, Any], rating: int, who: str
 ) -> None:
     """The verdict is the deciding judge's own; those after it are not asked, in threads and in an event loop."""
-    judges = judges_of(*lines)
+    judges = levels(*lines)
     verdict = Escalation(judges, **settings)(ROW)
     assert (verdict.rating, verdict.judge) == (rating, "escalation")
     assert "".join(name for name, judge in judges.items() if judge.samples) == who
     assert verdict.detail.startswith(f"judge {len(who)} of {len(lines)} decided: {who[-1]}")
     assert [item.judge for item in verdict.items] == list(who)
-    assert (await Escalation(judges_of(*lines), **settings).acall(ROW)).rating == rating
+    assert (await Escalation(levels(*lines), **settings).acall(ROW)).rating == rating
 
 
 async def test_a_judge_that_failed_and_could_have_refused_leaves_it_open() -> None:
     """With `sure_bad` no later judge accepts over it; a refusal stays one; nothing to judge is no failure."""
     failed = Verdict.without_score("judge_failed")
     for lines, rating in (((failed, 4), None), ((failed, 1), 1), ((Verdict.without_score("no_contexts"), 4), 4)):
-        verdict = Escalation(judges_of(*lines), sure_bad=1)(ROW)
+        verdict = Escalation(levels(*lines), sure_bad=1)(ROW)
         assert (verdict.rating, verdict.judge, len(verdict.items)) == (rating, "escalation", 2)
-        assert (await Escalation(judges_of(*lines), sure_bad=1).acall(ROW)).rating == rating
-    assert "a (judge_failed) gave no verdict" in Escalation(judges_of(failed, 4), sure_bad=1)(ROW).detail
+        assert (await Escalation(levels(*lines), sure_bad=1).acall(ROW)).rating == rating
+    assert "a (judge_failed) gave no verdict" in Escalation(levels(failed, 4), sure_bad=1)(ROW).detail
 
 
 def test_its_settings_are_checked_and_fingerprinted() -> None:
     """A setting out of range has one line; another `sure` is another judge."""
-    judges = judges_of(4, 4)
+    judges = levels(4, 4)
     for settings, message in (
         ({"sure": 5}, "sure is a whole number from 1 to 4, not 5"),
         ({"sure_bad": 4}, "sure_bad is a rating from 1, below sure=4, or None, not 4"),
@@ -259,16 +245,12 @@ def test_the_most_frequent_verdict_counts(lines: tuple[object, ...], rating: int
     assert len(verdict.items) == len(lines)
 
 
-def test_a_failing_score_is_stricter_than_a_passing_one() -> None:
-    """Of two verdicts with one rating, the one that missed its pass mark is the stricter."""
-    lines = [Verdict.scored(0.8, threshold=0.9), Verdict.scored(0.7, threshold=0.6)]
-    assert Repeat(ScriptedJudge(lines), 2)(ROW).score == 0.8
-
-
 def test_the_verdict_is_one_of_those_given() -> None:
-    """Feedback comes from a run of the majority, not from one that was outvoted."""
+    """Feedback is that of the majority; of equal ratings the one that missed its mark is stricter."""
     verdict = Repeat(ScriptedJudge([(3, "a"), (2, "b"), (2, "b")]), 3)(ROW)
     assert (verdict.rating, verdict.feedback) == (2, "b")
+    lines = [Verdict.scored(0.8, threshold=0.9), Verdict.scored(0.7, threshold=0.6)]
+    assert Repeat(ScriptedJudge(lines), 2)(ROW).score == 0.8
 
 
 @pytest.mark.parametrize(("quorum", "unscored"), [(None, "too_few_votes"), (2, "too_few_votes"), (1, None)])
@@ -310,22 +292,6 @@ def test_it_keeps_the_judges_name_or_takes_one() -> None:
     """The name is the repeated judge's unless it is set; a function is accepted."""
     assert Repeat(ScriptedJudge([4], name="kind"), 1)(ROW).judge == "kind"
     assert Repeat(lambda sample: 4, 1, name="often")(ROW).judge == "often"
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"n": 0}, "n is how often the judge is asked, a whole number from 1, not 0"),
-        ({"n": -1}, "not -1"),
-        ({"n": 2.0}, r"not 2\.0"),
-        ({"n": True}, "not True"),
-        ({"n": 3, "quorum": 4}, "quorum is a whole number from 1 to 3, not 4"),
-    ],
-)
-def test_a_repeat_set_up_wrongly_is_refused(settings: dict[str, Any], message: str) -> None:
-    """A count that cannot work is an error at once."""
-    with pytest.raises(ConfigurationError, match=message):
-        Repeat(ScriptedJudge([4]), **settings)
 
 
 SURE = {"1": 0.01, "2": 0.04, "3": 0.25, "4": 0.7}

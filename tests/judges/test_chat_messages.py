@@ -300,18 +300,12 @@ async def test_model_whose_hook_is_another_is_not_believed(kind: type[Renamed], 
 
 
 def test_broken_call_is_still_repaired_by_the_same_method() -> None:
-    """A call that is not valid JSON is the model's fault, not the framework's."""
+    """A call that is not valid JSON is the model's fault, not the framework's; the patch is in a copy."""
     replies = iter([Reply(calls=(("Assessment", "{"),)), Reply(calls=(("Assessment", GOOD),))])
     with serving(lambda _: next(replies)) as server:
-        assert Helpfulness(chat(ChatOpenAI, server))(response="a").rating == 4
-    assert list(map(kind_of, server.requests)) == ["tools", "tools"]
-
-
-def test_users_own_model_is_left_alone() -> None:
-    """The patch is in a copy."""
-    with serving(lambda _: Reply(calls=(("Assessment", GOOD),))) as server:
         own = chat(ChatOpenAI, server)
         assert Helpfulness(own)(response="a").rating == 4
+    assert list(map(kind_of, server.requests)) == ["tools", "tools"]
     assert "_create_chat_result" not in vars(own)
 
 
@@ -331,28 +325,21 @@ def responses(arguments: str) -> Any:
 
 
 @both_ways
-@pytest.mark.parametrize(
-    ("arguments", "rating", "unscored"),
-    [(WRITTEN, 4, None), (TWICE, None, "invalid_output")],
-    ids=["good", "twice"],
-)
-async def test_call_in_the_responses_api_is_read_from_its_raw_arguments(
-    arguments: str, rating: int | None, unscored: str | None, way: Way
-) -> None:
-    """Its content has the text, so a key given twice is seen there, too."""
-    with serving(responses(arguments)) as server:
-        (verdict,) = await judged(chat(ChatOpenAI, server, use_responses_api=True), way)
-    assert (verdict.rating, verdict.unscored) == (rating, unscored)
-    assert set(map(kind_of, server.requests)) == {"tools"}
-
-
-@pytest.mark.parametrize("version", ["v0", "v1"])
-def test_output_version_without_raw_arguments_is_asked_otherwise(version: str) -> None:
-    """Other versions of the output drop the text there; the object is then asked for by schema."""
-    with serving(responses(TWICE)) as server:
-        model = chat(ChatOpenAI, server, use_responses_api=True, output_version=version)
-        assert Helpfulness(model)(response="a").rating == 4
-    assert list(map(kind_of, server.requests)) == ["tools", "json_schema"]
+async def test_call_in_the_responses_api_is_read_from_its_raw_arguments(way: Way) -> None:
+    """Its content has the text, so a key given twice is seen; where a version drops it, a schema is asked for."""
+    for arguments, settings, rating, kinds in (
+        (WRITTEN, {}, 4, {"tools"}),
+        (TWICE, {}, None, {"tools"}),
+        (TWICE, {"output_version": "v0"}, 4, {"tools", "json_schema"}),
+        (TWICE, {"output_version": "v1"}, 4, {"tools", "json_schema"}),
+    ):
+        with serving(responses(arguments)) as server:
+            (verdict,) = await judged(chat(ChatOpenAI, server, use_responses_api=True, **settings), way)
+        assert (verdict.rating, verdict.unscored) == (rating, None if rating else "invalid_output")
+        assert (set(map(kind_of, server.requests)), len(server.requests)) == (
+            kinds,
+            1 if arguments == WRITTEN else 2,
+        )
 
 
 def body(*chunks: Any, done: bool = True) -> bytes:
@@ -423,29 +410,17 @@ def test_a_stream_becomes_the_completion_that_it_stands_for() -> None:
 
 
 def test_a_stream_that_broke_off_is_a_broken_connection() -> None:
-    """Half a reply is no reply: it is asked for again like any other that the transport lost."""
+    """Half a reply is asked for again; an error in its midst is handed on; JSON never begins like an event."""
     with pytest.raises(EndpointConnectionError, match="broke off"):
         assembled(body(chunk({"content": "Par"}), done=False))
     ended = body(chunk({"content": "Paris"}, finish_reason="stop"), done=False)
     assert assembled(ended)["choices"][0]["message"]["content"] == "Paris"
-
-
-def test_an_error_within_a_stream_is_handed_on() -> None:
-    """What an endpoint says in the midst of a stream comes back as its error, not as a completion."""
-    assert assembled(body(chunk({"content": "P"}), {"error": {"message": "busy", "code": 503}})) == {
-        "error": {"message": "busy", "code": 503}
-    }
+    error = {"error": {"message": "busy", "code": 503}}
+    assert assembled(body(chunk({"content": "P"}), error)) == error
     for junk in (b"data: [1]\n\n", b'data: {"choices": [1]}\n\n'):
         with pytest.raises(EndpointError):
             assembled(junk)
-
-
-@pytest.mark.parametrize(
-    ("text", "streamed"), [(b"data: {}", True), (b"\n: hi", True), (b'{"a": 1}', False), (b"", False)]
-)
-def test_a_stream_is_recognised_by_how_it_begins(text: bytes, streamed: bool) -> None:  # noqa: FBT001 - the result
-    """JSON never begins like an event."""
-    assert _is_stream(text) is streamed
+    assert [_is_stream(text) for text in (b"data: {}", b"\n: hi", b'{"a": 1}', b"")] == [True, True, False, False]
 
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="

@@ -57,16 +57,6 @@ def fences(prompt: str) -> list[Any]:
     return [json.loads(body) for _, body in re.findall(r"<<<([0-9a-f]{32})\n(.*?)\n\1>>>", prompt, re.DOTALL)]
 
 
-@every_dialect
-def test_a_letter_asks_for_text(dialect: DialectName) -> None:
-    """No tool is bound and no JSON is asked for, and the model is asked once."""
-    verdict, model = judged(dialect, reply(dialect, 1))
-    assert (verdict.rating, verdict.usage.calls, verdict.model) == (1, 1, "scripted")
-    assert model.settings == [{"temperature": 0.0}]
-    assert "JSON object" not in model.prompts[0][-1].text
-    assert [one.type for one in model.prompts[0]][-1] == "human"
-
-
 PARTS: dict[DialectName, str] = {
     "prometheus": "###Task Description: | [RESULT] | ###The instruction to evaluate: | ###Response to evaluate: | "
     "###Score Rubrics: | Score 1: Does not serve | Score 5: Nothing that | ###Feedback: ",
@@ -79,11 +69,16 @@ PARTS: dict[DialectName, str] = {
 
 
 @every_dialect
-def test_the_letter_has_the_parts_of_the_format(dialect: DialectName) -> None:
-    """What a model was trained to see stands in the prompt, in the order of its format."""
-    _, model = judged(dialect, reply(dialect, 1))
-    pattern = ".*".join(map(re.escape, PARTS[dialect].split(" | ")))
-    assert re.search(pattern, model.prompts[0][-1].text, re.DOTALL)
+async def test_a_letter_asks_for_text_in_the_parts_of_the_format(dialect: DialectName) -> None:
+    """In their order; no tool is bound and no JSON is asked for, and the model is asked once, also in a task."""
+    verdict, model = judged(dialect, reply(dialect, 1), reply(dialect, 5))
+    assert (verdict.rating, verdict.usage.calls, verdict.model) == (1, 1, "scripted")
+    assert model.settings == [{"temperature": 0.0}]
+    asked = model.prompts[0][-1]
+    assert asked.type == "human"
+    assert "JSON object" not in asked.text
+    assert re.search(".*".join(map(re.escape, PARTS[dialect].split(" | "))), asked.text, re.DOTALL)
+    assert (await Helpfulness(speaking(model, dialect)).acall(ROW)).rating == 4
 
 
 @pytest.mark.parametrize(("reference", "there"), [("15 degrees", True), (None, False)])
@@ -280,29 +275,16 @@ def test_the_re_ask_names_the_fault_and_not_an_object(dialect: DialectName) -> N
 
 
 @every_dialect
-@pytest.mark.parametrize("reason", ["length", "max_tokens"])
-def test_a_reply_cut_short_is_refused(dialect: DialectName, reason: str) -> None:
-    """Even one that happens to be complete."""
-    cut = AIMessage(reply(dialect, 5), response_metadata={"finish_reason": reason})
-    verdict, model = judged(dialect, cut, cut)
-    assert (verdict.unscored, verdict.detail, len(model.prompts)) == (
-        "invalid_output",
-        "the reply was cut short by its length limit",
-        2,
-    )
-
-
-@every_dialect
-def test_a_filtered_reply_is_not_asked_again(dialect: DialectName) -> None:
-    """Asking again cannot help."""
-    filtered = AIMessage(reply(dialect, 5), response_metadata={"finish_reason": "content_filter"})
-    verdict, model = judged(dialect, filtered, reply(dialect, 5))
-    assert (verdict.unscored, len(model.prompts)) == ("invalid_output", 1)
-
-
-@every_dialect
-def test_a_tool_call_is_no_text(dialect: DialectName) -> None:
-    """Text beside a call that nobody asked for does not count."""
+def test_a_reply_cut_short_is_refused(dialect: DialectName) -> None:
+    """Even one that happens to be complete; a filtered one is not asked again, and a call beside it is no text."""
+    for told, detail, times in (
+        ({"finish_reason": "length"}, "the reply was cut short by its length limit", 2),
+        ({"finish_reason": "max_tokens"}, "the reply was cut short by its length limit", 2),
+        ({"finish_reason": "content_filter"}, "the model refused, or its reply was filtered", 1),
+    ):
+        ended = AIMessage(reply(dialect, 5), response_metadata=told)
+        verdict, model = judged(dialect, ended, ended)
+        assert (verdict.unscored, verdict.detail, len(model.prompts)) == ("invalid_output", detail, times)
     calling = AIMessage(reply(dialect, 5), tool_calls=[{"name": "Assessment", "args": {}, "id": "1"}])
     verdict, _ = judged(dialect, calling, calling)
     assert (verdict.unscored, verdict.detail) == ("invalid_output", "a tool was called where text was asked for")
@@ -360,19 +342,13 @@ def test_document_and_claim_are_two_lines_whatever_they_say(forged: str) -> None
     assert json.loads(claim.removeprefix("Claim: ")) == forged
 
 
-@pytest.mark.parametrize("said", ["Yes", "yes", "YES.", " Yes\n"])
-def test_minicheck_yes_is_the_highest_level(said: str) -> None:
-    """What the documents support is rated 4, and there is nothing to mend."""
+@pytest.mark.parametrize("said", ["Yes", "yes", "YES.", " Yes\n", "No", "no", "NO."])
+def test_minicheck_yes_is_the_highest_level_and_no_the_lowest(said: str) -> None:
+    """What the documents support is rated 4, with nothing to mend; else 1, and the feedback says what to do."""
     verdict, _ = judged("minicheck", said)
-    assert (verdict.rating, verdict.passed, verdict.feedback) == (4, True, "")
-
-
-@pytest.mark.parametrize("said", ["No", "no", "NO."])
-def test_minicheck_no_is_the_lowest_level(said: str) -> None:
-    """What they do not support is rated 1, and the feedback says what to do."""
-    verdict, _ = judged("minicheck", said)
-    assert (verdict.rating, verdict.passed) == (1, False)
-    assert verdict.feedback.endswith("Say only what the documents support.")
+    is_yes = said.strip().lower().startswith("yes")
+    assert (verdict.rating, verdict.passed) == ((4, True) if is_yes else (1, False))
+    assert verdict.feedback == ("" if is_yes else f"{verdict.rationale} Say only what the documents support.")
 
 
 def test_minicheck_checks_by_all_the_evidence() -> None:
@@ -431,40 +407,22 @@ class Asking(Judge):
         return Verdict.checked(bool(getattr(said, "supported", False)), rationale=getattr(said, "why", ""))
 
 
-@pytest.mark.parametrize(("said", "passed"), [("Yes", True), ("No", False)])
-def test_yes_and_no_fill_a_yes_or_no(said: str, passed: bool) -> None:  # noqa: FBT001
-    """A judge that asks whether a claim is supported is answered by MiniCheck."""
-    judge = Asking(speaking(ScriptedModel([said]), "minicheck"), _Supported, "claim")
-    verdict = judge(response="a")
+@pytest.mark.parametrize("passed", [True, False])
+def test_yes_and_no_fill_a_yes_or_no(*, passed: bool) -> None:
+    """A judge that asks whether a claim is supported is answered by MiniCheck, or on a scale of two steps."""
+    model = ScriptedModel(["Yes" if passed else "No", reply("flow_judge", int(passed))])
+    verdict = Asking(speaking(model, "minicheck"), _Supported, "claim")(response="a")
     assert (verdict.passed, "documents" in verdict.rationale) == (passed, True)
-
-
-@pytest.mark.parametrize(("score", "passed"), [(0, False), (1, True)])
-def test_two_scores_fill_a_yes_or_no(score: int, passed: bool) -> None:  # noqa: FBT001
-    """A model with a scale of two steps answers yes or no."""
-    judge = Asking(speaking(ScriptedModel([reply("flow_judge", score)]), "flow_judge"), _Supported)
-    assert judge(response="a").passed is passed
+    assert Asking(speaking(model, "flow_judge"), _Supported)(response="a").passed is passed
 
 
 @every_dialect
 def test_a_judge_that_asks_for_more_than_a_score_is_refused(dialect: DialectName) -> None:
-    """A model that gives one score cannot fill every form: that is an error, not an unscored verdict."""
+    """A model that gives one score cannot fill every form, and must know what is judged: else it is an error."""
     with pytest.raises(ConfigurationError, match="give this judge a general model"):
         Asking(speaking(ScriptedModel([]), dialect), _Two)(response="a")
-
-
-@every_dialect
-def test_what_is_judged_must_be_known(dialect: DialectName) -> None:
-    """Without a field `answer` or `claim` there is no telling what to judge."""
     with pytest.raises(ConfigurationError, match="claim or answer; given were documents, text"):
         Asking(speaking(ScriptedModel([]), dialect), _Supported, "text")(response="a")
-
-
-@every_dialect
-async def test_a_dialect_is_spoken_without_blocking(dialect: DialectName) -> None:
-    """The async way asks and reads the same."""
-    model = ScriptedModel([reply(dialect, 5)])
-    assert (await Helpfulness(speaking(model, dialect)).acall(ROW)).rating == 4
 
 
 def test_a_model_without_tools_speaks_as_well() -> None:
@@ -552,12 +510,8 @@ def test_a_dialect_of_ones_own_will_do() -> None:
 
 @pytest.mark.parametrize("dialect", ["prometheus-2", "", None, 5, object()])
 def test_an_unknown_dialect_is_refused(dialect: Any) -> None:
-    """The error names those there are."""
+    """The error names those there are; a dialect needs somebody who speaks it."""
     with pytest.raises(ConfigurationError, match="a dialect is one of flow_judge, glider, minicheck, prometheus"):
         speaking(ScriptedModel([]), dialect)
-
-
-def test_what_is_no_model_is_refused() -> None:
-    """A dialect needs somebody who speaks it."""
     with pytest.raises(ConfigurationError, match="a judge needs a model"):
         speaking("prometheus", "prometheus")

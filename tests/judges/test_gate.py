@@ -126,12 +126,6 @@ def judged(question: str | None, answer: str, **fields: Any) -> Verdict:
     return Helpfulness(model)(user_input=question, response=answer, **fields)
 
 
-def test_there_are_as_many_as_promised() -> None:
-    """At least 60 master keys and 200 honest answers, none of them twice."""
-    assert len(set(KEYS)) == len(KEYS) >= 60
-    assert len(set(PAIRS)) == len(PAIRS) >= 200
-
-
 @for_every("key", KEYS)
 async def test_a_master_key_is_rated_1_without_a_model(key: str) -> None:
     """A key costs nothing, sync and async, fails, and is distinguished from a model's verdict."""
@@ -152,7 +146,7 @@ def test_a_key_fits_no_other_question_either(key: str, question: str | None) -> 
     assert not asked(judged(question, key))
 
 
-@pytest.mark.parametrize(
+@for_every(
     "question",
     [
         "¿Cuántas patas tiene una araña?",
@@ -180,7 +174,7 @@ def test_a_short_honest_answer_is_left_to_the_model(question: str, answer: str) 
     assert (verdict.rating, asked(verdict)) == (4, True)
 
 
-@pytest.mark.parametrize(
+@for_every(
     "answer",
     [
         "Solution: git reset --soft HEAD~1",
@@ -252,16 +246,12 @@ def test_the_rules_have_the_exceptions_they_state(question: str, answer: str, he
     assert classify_non_answer(answer, question=question) == held
 
 
-def test_the_language_may_be_fixed() -> None:
-    """A judge with a language of its own keeps to it."""
-    assert unasked(language="ru")(user_input=QUESTION, response=":").feedback.startswith("Ответь")
-
-
 def test_a_rubric_gives_its_lowest_level() -> None:
-    """On other levels than 1 to 4 a key gets the worst."""
+    """On other levels than 1 to 4 a key gets the worst; a judge with a language of its own keeps to it."""
     judge = Rubric(ScriptedModel([]), criteria="Is it kind?", levels={0: "no", 1: "partly", 2: "yes"})
     verdict = judge(user_input=QUESTION, response="Solution")
     assert (verdict.value, verdict.score, verdict.rating, verdict.passed) == (0, 0, 1, False)
+    assert unasked(language="ru")(user_input=QUESTION, response=":").feedback.startswith("Ответь")
 
 
 def test_the_gate_may_be_left_open() -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -27,7 +28,8 @@ from judges.models.resolve import as_model
 from judges.models.structured import RequestPlan, closed_schema, response_format
 from judges.testing import ScriptedModel
 from tests.kit import Way, ask, both_ways
-from tests.model_server import Asked, ModelServer, Reply, Wire, answered, serving
+from tests.laws import for_every
+from tests.model_server import Asked, ModelServer, Reply, Wire, answered, in_turn, serving
 
 GOOD = {"rationale": "r", "rating": 4, "feedback": ""}
 WRITTEN = json.dumps(GOOD)
@@ -56,22 +58,6 @@ async def test_provider_is_refused_where_requests_are_forbidden(way: Way) -> Non
         _ = await ask(judge, way, response="a")
 
 
-def test_refusal_is_not_hidden_by_a_panel() -> None:
-    """A member's forbidden request is raised, not counted as one failed vote."""
-    with pytest.raises(ModelRequestError):
-        Panel([Helpfulness(ScriptedModel([GOOD])), Helpfulness(Provider())])(response="a")
-
-
-@pytest.mark.parametrize(
-    "chat", [Provider().bind(stop=["x"]), Provider().with_config(tags=["t"])], ids=["bind", "config"]
-)
-def test_binding_of_a_provider_is_refused_too(chat: Any) -> None:
-    """Binding settings to a model does not make it harmless."""
-    with pytest.raises(ModelRequestError):
-        Helpfulness(chat)(response="a")
-
-
-LOOPBACK = ["http://127.0.0.1:8000/v1", "http://localhost/v1", "http://[::1]:1/", "HTTP://LOCALHOST:99"]
 ELSEWHERE = [
     "https://api.openai.com/v1",
     "http://127.0.0.1.example.com/v1",
@@ -85,33 +71,40 @@ ELSEWHERE = [
 ]
 
 
-@pytest.mark.parametrize("name", ["base_url", "openai_api_base"])
-@pytest.mark.parametrize("address", LOOPBACK)
+@for_every(
+    "chat",
+    [
+        Provider().bind(stop=["x"]),
+        Provider().with_config(tags=["t"]),
+        *(Provider(base_url=one) for one in ELSEWHERE),
+    ],
+)
+def test_no_disguise_of_a_provider_is_asked(chat: Any) -> None:
+    """Neither a binding, nor an address that only looks local, nor a panel, whose member's error is no vote."""
+    with pytest.raises(ModelRequestError):
+        Helpfulness(chat)(response="a")
+    with pytest.raises(ModelRequestError):
+        Panel([Helpfulness(ScriptedModel([GOOD])), Helpfulness(chat)])(response="a")
+
+
+LOOPBACK = ["http://127.0.0.1:8000/v1", "http://localhost/v1", "http://[::1]:1/", "HTTP://LOCALHOST:99"]
+
+
+@for_every("name, address", itertools.product(["base_url", "openai_api_base"], LOOPBACK))
 def test_model_on_this_machine_may_answer(name: str, address: str) -> None:
     """A server on the loopback address is no provider."""
     assert Helpfulness(Provider(**{name: address}))(response="a").rating == 4  # type: ignore[arg-type]  # one of two
 
 
-@pytest.mark.parametrize("address", ELSEWHERE)
-def test_address_that_only_looks_local_is_refused(address: str) -> None:
-    """The host itself must be the loopback address."""
-    with pytest.raises(ModelRequestError):
-        Helpfulness(Provider(base_url=address))(response="a")
-
-
-@pytest.mark.parametrize(
-    "fake",
-    [GenericFakeChatModel(messages=iter([AIMessage(WRITTEN)])), FakeListChatModel(responses=[WRITTEN])],
-    ids=["generic", "list"],
-)
-def test_fake_without_tools_answers_by_text(fake: BaseChatModel) -> None:
-    """LangChain's own fakes cannot bind tools; the object is read from their text."""
-    assert Helpfulness(fake)(response="a").rating == 4
-
-
-def test_fake_text_is_read_strictly() -> None:
-    """Text is held to the same rules, and asked for again."""
-    verdict = Helpfulness(FakeListChatModel(responses=[f"Sure! {WRITTEN}", "4"]))(response="a")
+@pytest.mark.parametrize("way", ["generic", "list"])
+def test_fake_without_tools_answers_by_text(way: str) -> None:
+    """LangChain's own fakes cannot bind tools; the object is read from their text, as strictly as any."""
+    fakes: dict[str, Callable[[list[str]], BaseChatModel]] = {
+        "generic": lambda texts: GenericFakeChatModel(messages=iter(map(AIMessage, texts))),
+        "list": lambda texts: FakeListChatModel(responses=texts),
+    }
+    assert Helpfulness(fakes[way]([WRITTEN]))(response="a").rating == 4
+    verdict = Helpfulness(fakes[way]([f"Sure! {WRITTEN}", "4"]))(response="a")
     assert (verdict.unscored, verdict.usage.calls) == ("invalid_output", 2)
 
 
@@ -130,22 +123,12 @@ class StructuredOnly(Provider):
 
 @both_ways
 async def test_fake_with_structured_output_alone_works(way: Way) -> None:
-    """A model that only overrides `with_structured_output` is asked through it."""
-    judge = Helpfulness(StructuredOnly(reply=GOOD))
-    verdict = await ask(judge, way, response="a")
+    """It is asked through it; a mapping with a surplus key, or its own parser's error, is an unscored verdict."""
+    verdict = await ask(Helpfulness(StructuredOnly(reply=GOOD)), way, response="a")
     assert (verdict.rating, verdict.usage.calls) == (4, 1)
-
-
-def test_structured_output_as_a_mapping_is_read_strictly() -> None:
-    """A mapping is read like any reply: surplus keys are refused."""
-    assert (
-        Helpfulness(StructuredOnly(reply={**GOOD, "as_object": False}))(response="a").unscored == "invalid_output"
-    )
-
-
-def test_structured_output_that_does_not_parse_is_invalid_output() -> None:
-    """A model's own parser that raises ends as an unscored verdict."""
-    assert Helpfulness(StructuredOnly(reply={**GOOD, "rating": 5}))(response="a").unscored == "invalid_output"
+    for reply in ({**GOOD, "as_object": False}, {**GOOD, "rating": 5}):
+        bad = await ask(Helpfulness(StructuredOnly(reply=reply)), way, response="a")
+        assert bad.unscored == "invalid_output"
 
 
 def test_tool_is_forced_and_bound_under_the_schemas_name() -> None:
@@ -255,32 +238,22 @@ async def test_judges_model_never_streams(way: Way) -> None:
 
         given = await RunnableLambda(judged).ainvoke(0, {"callbacks": [listening]})
     assert (given.rating, listening.tokens) == (4, [])
-
-
-def test_streaming_handler_of_these_tests_does_make_a_model_stream() -> None:
-    """The handler used above works on a model asked directly."""
-    listening = _Streamed()
     ScriptedModel(["a b"]).invoke("q", {"callbacks": [listening]})
-    assert listening.tokens == ["a ", "b"]
+    assert listening.tokens == ["a ", "b"], "the handler does not make a model stream"
 
 
 def test_usage_model_and_time_are_reported() -> None:
-    """A verdict carries what the provider reported."""
+    """A verdict carries what the provider reported; content given as blocks is its text."""
     reply = AIMessage(
-        WRITTEN,
+        [{"type": "text", "text": WRITTEN[:9]}, {"type": "text", "text": WRITTEN[9:]}],
         usage_metadata={"input_tokens": 11, "output_tokens": 7, "total_tokens": 18},
         response_metadata={"model_name": "gpt-x-2025"},
     )
     verdict = Helpfulness(ScriptedModel([reply]))(response="a")
+    assert verdict.rating == 4
     assert (verdict.usage.input_tokens, verdict.usage.output_tokens, verdict.usage.tokens) == (11, 7, 18)
     assert verdict.model == "gpt-x-2025"
     assert verdict.latency_s > 0
-
-
-def test_text_in_blocks_is_read() -> None:
-    """Content given as blocks is its text."""
-    reply = AIMessage([{"type": "text", "text": WRITTEN[:9]}, {"type": "text", "text": WRITTEN[9:]}])
-    assert Helpfulness(ScriptedModel([reply]))(response="a").rating == 4
 
 
 @pytest.mark.parametrize(
@@ -295,16 +268,13 @@ def test_odd_raw_calls_fall_back_on_the_parsed_ones(raw: object) -> None:
 
 def test_named_model_is_created_when_first_asked() -> None:
     """A name alone needs neither package nor key; asking an unknown provider says what is wrong."""
-    judge = Helpfulness("nosuchprovider:model-1")
-    with pytest.raises(ConfigurationError, match="nosuchprovider:model-1"):
-        judge(response="a")
-
-
-def test_named_model_is_a_judge_model_without_being_created() -> None:
-    """Handing a named model on does not look for its provider."""
     model = as_model("nosuchprovider:model-1")
     assert isinstance(model, JudgeModel)
     assert as_model(model) is model
+    with pytest.raises(ConfigurationError, match="nosuchprovider:model-1"):
+        Helpfulness(model)(response="a")
+    with pytest.raises(ConfigurationError, match="nosuchprovider:model-1"):
+        Helpfulness("nosuchprovider:model-1")(response="a")
 
 
 @pytest.mark.parametrize(
@@ -447,56 +417,40 @@ async def test_langchain_model_is_asked_by_the_method_chosen(method: Any, sent: 
         assert asked["response_format"]["json_schema"]["strict"] is True
 
 
+TWICE = '{"rationale": "r", "rating": 1, "feedback": "", "rating": 4}'
+
+
 @pytest.mark.parametrize("method", ["tools", "json_schema", "text"])
-@pytest.mark.parametrize(
-    "reply",
-    [
-        Reply('{"rationale": "r", "rating": 1, "feedback": "", "rating": 4}'),
-        Reply(WRITTEN, finish_reason="length"),
-        Reply(f"Sure! {WRITTEN}"),
-    ],
-    ids=["duplicate key", "cut", "chat"],
-)
-def test_reply_is_read_strictly(reply: Reply, method: Any) -> None:
+def test_reply_is_read_strictly(method: Any) -> None:
     """LangChain's own parsers have no say, whatever the method."""
-    with serving(lambda asked: reply) as server:
-        verdict = Helpfulness(LangChainModel(chat(server), method=method))(response="a")
-    assert verdict.unscored == "invalid_output"
+    for reply in (Reply(TWICE), Reply(WRITTEN, finish_reason="length"), Reply(f"Sure! {WRITTEN}")):
+        with serving(in_turn(reply, reply)) as server:
+            verdict = Helpfulness(LangChainModel(chat(server), method=method))(response="a")
+        assert verdict.unscored == "invalid_output"
 
 
 @both_ways
 async def test_duplicate_key_in_a_tool_call_of_langchain_is_seen(way: Way) -> None:
     """LangChain parses the arguments and drops the first of two keys; the raw text is read all the same."""
-    twice = Reply(calls=(("Assessment", '{"rationale": "r", "rating": 1, "feedback": "", "rating": 4}'),))
-    with serving(lambda asked: twice) as server:
-        judge = Helpfulness(LangChainModel(chat(server)))
-        verdict = await judge.acall(response="a") if way == "async" else judge(response="a")
+    with serving(lambda asked: Reply(calls=(("Assessment", TWICE),))) as server:
+        verdict = await ask(Helpfulness(LangChainModel(chat(server))), way, response="a")
     assert (verdict.unscored, verdict.detail) == ("invalid_output", "a key appears twice in the object")
 
 
 @both_ways
-async def test_model_that_has_no_tools_by_its_providers_word_is_asked_otherwise(way: Way) -> None:
-    """As Ollama tells of many models; it is asked once only."""
-
-    def reply(asked: Asked) -> Reply:
-        return Reply("m does not support tools", status=400) if "tools" in asked else obliging(asked)
-
-    with serving(reply) as server:
+@pytest.mark.parametrize(
+    "refusal", [Reply("m does not support tools", status=400), Reply("It is good.")], ids=["refused", "ignored"]
+)
+async def test_model_that_does_not_use_its_tool_is_asked_otherwise(refusal: Reply, way: Way) -> None:
+    """As Ollama tells of many models; it is asked once only, and the repair already comes the other way."""
+    with serving(lambda asked: refusal if "tools" in asked else obliging(asked)) as server:
         model = LangChainModel(chat(server))
         assert [await rating(model, way) for _ in range(2)] == [4, 4]
     assert list(map(way_of, server.requests)) == ["tools", "json_schema", "json_schema"]
 
 
-@both_ways
-async def test_model_that_does_not_use_its_tool_is_asked_otherwise(way: Way) -> None:
-    """The repair already comes the other way."""
-    with serving(lambda asked: Reply("It is good.") if "tools" in asked else obliging(asked)) as server:
-        assert await rating(LangChainModel(chat(server)), way) == 4
-    assert list(map(way_of, server.requests)) == ["tools", "json_schema"]
-
-
-@pytest.mark.parametrize(
-    ("profile", "sent"),
+@for_every(
+    "profile, sent",
     [
         ({"tool_calling": False, "structured_output": True}, "json_schema"),
         ({"tool_choice": False}, "json_schema"),
@@ -517,16 +471,13 @@ def test_profile_of_a_model_counts(profile: Any, sent: str) -> None:
     ids=["tools", "json_schema"],
 )
 def test_method_that_a_model_does_not_have_is_refused(model: BaseChatModel, method: Any) -> None:
-    """The error names model and method."""
+    """The error names model and method; one that does not exist is refused when the model is made."""
     with pytest.raises(ConfigurationError, match=f"cannot be asked by '{method}'"):
         Helpfulness(LangChainModel(model, method=method))(response="a")
-
-
-@pytest.mark.parametrize("make", [LangChainModel, lambda _, method: NamedModel("a:b", method=method)])
-def test_method_that_does_not_exist_is_refused(make: Any) -> None:
-    """At construction."""
-    with pytest.raises(ConfigurationError, match="json_schema, tools, text"):
-        make(ScriptedModel([]), method="function_calling")
+    unknown: Any = "function_calling"
+    for make in (lambda: LangChainModel(model, method=unknown), lambda: NamedModel("a:b", method=unknown)):
+        with pytest.raises(ConfigurationError, match="json_schema, tools, text"):
+            make()
 
 
 class Part(BaseModel):
@@ -596,36 +547,25 @@ PLAN = RequestPlan(("json_schema", "tools", "text"), temperature=0.0, limit="max
 
 
 @pytest.mark.parametrize(
-    ("status", "text"),
+    ("status", "text", "leads"),
     [
-        (400, "response_format is not supported"),
-        (400, "Invalid schema for response_format 'Assessment'"),
-        (400, "This model does not support structured output"),
-        (500, "failed to parse grammar"),
-        (422, "body response_format Extra inputs are not permitted"),
+        (400, "response_format is not supported", True),
+        (400, "Invalid schema for response_format 'Assessment'", True),
+        (400, "This model does not support structured output", True),
+        (500, "failed to parse grammar", True),
+        (422, "body response_format Extra inputs are not permitted", True),
+        (None, "response_format", False),
+        (401, "response_format", False),
+        (429, "response_format", False),
+        (400, "context_length_exceeded: response_format", False),
+        (400, "no credit left", False),
+        (503, "temperature", False),
     ],
 )
-def test_refused_schema_leads_to_tools(status: int, text: str) -> None:
-    """In the words of OpenAI, llama.cpp and vLLM."""
+def test_refused_schema_leads_to_tools(status: int | None, text: str, *, leads: bool) -> None:
+    """In the words of OpenAI, llama.cpp and vLLM; only what can be left out is worth a second call."""
     lesser = PLAN.after_error(status, text)
-    assert lesser is not None
-    assert (lesser.method, lesser.temperature) == ("tools", 0.0)
-
-
-@pytest.mark.parametrize(
-    ("status", "text"),
-    [
-        (None, "response_format"),
-        (401, "response_format"),
-        (429, "response_format"),
-        (400, "context_length_exceeded: response_format"),
-        (400, "no credit left"),
-        (503, "temperature"),
-    ],
-)
-def test_other_error_leads_nowhere(status: int | None, text: str) -> None:
-    """Only a refusal of what can be left out is worth a second call."""
-    assert PLAN.after_error(status, text) is None
+    assert (None if lesser is None else (lesser.method, lesser.temperature)) == (("tools", 0.0) if leads else None)
 
 
 @pytest.mark.parametrize(

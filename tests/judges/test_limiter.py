@@ -238,20 +238,14 @@ def test_successes_win_the_limit_back_one_by_one() -> None:
     """One more is allowed after as many successes as are allowed at once, up to what was configured."""
     admission = AdmissionQueue(4)
     admission.release(through(admission), overloaded=True)
+    for _ in range(9):
+        admission.release(through(admission))  # a broken call neither lowers the limit nor counts as a success
+    assert admission.allowed == 2
     seen = []
     for _ in range(8):
         admission.release(through(admission), tokens=1)
         seen.append(admission.allowed)
     assert seen == [2, 3, 3, 3, 4, 4, 4, 4]
-
-
-def test_a_failure_that_is_no_overload_changes_nothing() -> None:
-    """A broken call neither lowers the limit nor counts as a success."""
-    admission = AdmissionQueue(4)
-    admission.release(through(admission), overloaded=True)
-    for _ in range(9):
-        admission.release(through(admission))
-    assert admission.allowed == 2
 
 
 def test_the_tokens_of_a_letter_are_learned() -> None:
@@ -335,30 +329,20 @@ def test_a_place_is_free_while_its_call_waits_to_be_repeated() -> None:
 
 
 @both_ways
-async def test_requests_a_minute_are_waited_for(way: Way) -> None:
-    """The third call of a minute that allows two waits until the first is a minute old."""
-    model = ScriptedModel([GOOD], cycle=True)
-    judge = limited(model, Limiter(9, requests_per_minute=2))
+@pytest.mark.parametrize(("limits", "calls"), [({"requests_per_minute": 2}, 3), ({"tokens_per_minute": 10}, 2)])
+async def test_the_end_of_a_minute_is_waited_for(limits: dict[str, Any], calls: int, way: Way) -> None:
+    """The call that a minute has no room for waits until the first, or what it consumed, is a minute old."""
+    judge = limited(ScriptedModel([GOOD], cycle=True), Limiter(9, **limits))
     with no_waiting() as waits:
-        for _ in range(3):
+        for _ in range(calls):
             assert (await judged(way, judge)).rating == 4
-    assert len(waits) == 1
-    assert 59 < waits[0] <= 60
-
-
-async def test_tokens_a_minute_are_waited_for() -> None:
-    """What replies have consumed counts against the minute."""
-    model = ScriptedModel([GOOD], cycle=True)
-    judge = Helpfulness(limited(model, Limiter(9, tokens_per_minute=10)))
-    with no_waiting() as waits:
-        assert [judge(ROW).rating, judge(ROW).rating] == [4, 4]
     assert len(waits) == 1
     assert 59 < waits[0] <= 60
 
 
 @both_ways
 async def test_nobody_waits_past_the_deadline(way: Way) -> None:
-    """Without a free place the judge is unscored for `deadline` once it has passed, and gives its place back."""
+    """Without a free place the judge is unscored for `deadline`, at once where the wait would pass it."""
     model, limiter = ScriptedModel([GOOD], cycle=True), Limiter(1)
     ticket = limiter.enter()
     with within(Allowance(seconds=0.03)):
@@ -366,21 +350,15 @@ async def test_nobody_waits_past_the_deadline(way: Way) -> None:
     assert (verdict.unscored, model.prompts) == ("deadline", [])
     limiter.cancel(ticket)
     assert (await judged(way, limited(model, limiter))).rating == 4
-
-
-@both_ways
-async def test_a_wait_that_would_pass_the_deadline_is_not_begun(way: Way) -> None:
-    """Where the minute is used up for longer than there is time, the judge says so at once."""
-    model = ScriptedModel([GOOD], cycle=True)
-    judge = limited(model, Limiter(1, requests_per_minute=1))
-    assert (await judged(way, judge)).rating == 4
+    paced = limited(model, Limiter(1, requests_per_minute=1))
+    assert (await judged(way, paced)).rating == 4
     with within(Allowance(seconds=30)), no_waiting() as waits:
-        verdict = await judged(way, judge)
+        verdict = await judged(way, paced)
     assert (verdict.unscored, waits) == ("deadline", [])
 
 
 async def test_a_cancelled_caller_gives_its_place_back() -> None:
-    """Of three callers in a queue the middle one is cancelled; the last one is served all the same."""
+    """The middle one of three in a queue is cancelled, the last is served; a call in flight frees its place."""
     limiter = Limiter(1)
     held = limiter.enter()
     tasks = [asyncio.create_task(limiter.aenter()) for _ in range(3)]
@@ -389,20 +367,13 @@ async def test_a_cancelled_caller_gives_its_place_back() -> None:
     limiter.cancel(held)
     limiter.cancel(await tasks[0])
     limiter.cancel(await tasks[2])
-    with pytest.raises(asyncio.CancelledError):
-        await tasks[1]
-    limiter.cancel(limiter.enter())
-
-
-async def test_a_cancelled_call_gives_its_place_back() -> None:
-    """A call that is cancelled in flight frees its place."""
-    limiter = Limiter(1)
-    task = asyncio.create_task(judged("async", limited(ScriptedModel([GOOD], delay_s=60), limiter)))
+    call = asyncio.create_task(judged("async", limited(ScriptedModel([GOOD], delay_s=60), limiter)))
     for _ in range(5):
         await asyncio.sleep(0)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    call.cancel()
+    for cancelled in (tasks[1], call):
+        with pytest.raises(asyncio.CancelledError):
+            await cancelled
     limiter.cancel(limiter.enter())
 
 
@@ -487,10 +458,16 @@ def test_a_limited_model_stands_where_the_model_stood() -> None:
     assert Helpfulness(model)(ROW).rating == 4
 
 
-def test_a_temperature_reaches_the_model() -> None:
-    """A chat model is asked with the temperature given."""
+def test_a_model_is_not_limited_twice_by_one_limiter() -> None:
+    """A call that holds a place and waits for another one would wait for itself; what is no model is refused."""
+    limiter = Limiter(1)
+    once = limited(Crowded(), limiter)
+    with pytest.raises(ConfigurationError, match="limited by this very limiter already"):
+        limited(limited(once, Limiter(1)), limiter)
+    with pytest.raises(ConfigurationError, match="a judge needs a model to ask, not 7"):
+        limited(7, limiter)
     chat = ScriptedModel([GOOD])
-    Helpfulness(limited(chat, Limiter(1), temperature=0.7))(ROW)
+    Helpfulness(limited(chat, limiter, temperature=0.7))(ROW)
     assert chat.settings[0]["temperature"] == 0.7
 
 
@@ -508,17 +485,3 @@ def test_a_limit_out_of_range_is_refused(given: dict[str, Any], message: str) ->
     """A limit that lets nothing through is an error at once."""
     with pytest.raises(ConfigurationError, match=message):
         Limiter(**given)
-
-
-def test_a_model_is_not_limited_twice_by_one_limiter() -> None:
-    """A call that holds a place and waits for another one would wait for itself."""
-    limiter = Limiter(1)
-    once = limited(Crowded(), limiter)
-    with pytest.raises(ConfigurationError, match="limited by this very limiter already"):
-        limited(limited(once, Limiter(1)), limiter)
-
-
-def test_what_is_no_model_is_refused() -> None:
-    """The error is that of a judge's model."""
-    with pytest.raises(ConfigurationError, match="a judge needs a model to ask, not 7"):
-        limited(7, Limiter(1))

@@ -49,7 +49,6 @@ from judges.requests import Deliberation
 from judges.testing import ScriptedEmbeddings, ScriptedJudge, ScriptedModel
 from refine import SelfRefine
 from refine.cli.app import app
-from tests.laws import for_every
 
 ROWS = [{"question": "?", "answer": "yes", "reference": "yes"}, {"question": "?", "answer": "x", "reference": "y"}]
 NAMES = ("ragas.exact_match", "exact_match", "ExactMatch")
@@ -230,8 +229,8 @@ def test_every_process_computes_the_same_fingerprints() -> None:
 
 
 def test_whatever_a_verdict_depends_on_changes_the_fingerprint() -> None:
-    """Settings, models, members, criteria, and the code and values of functions."""
-    model = ScriptedModel([{}], name="one")
+    """Settings, models, members, criteria, the code and values of functions; what work computed does not count."""
+    model = ScriptedModel([{"rationale": "r", "feedback": "", "rating": 4}], name="one", cycle=True)
 
     def bound(limit: int) -> Callable[[Sample], bool]:
         return lambda sample: len(sample.answer or "") < limit
@@ -250,8 +249,13 @@ def test_whatever_a_verdict_depends_on_changes_the_fingerprint() -> None:
         as_judge(bound(3), name="check"),
         as_judge(bound(4), name="check"),
     ]
-    assert len({fingerprint(judge) for judge in different}) == len(different)
+    before = [fingerprint(judge) for judge in different]
+    assert len(set(before)) == len(different)
     assert fingerprint(as_judge(bound(3), name="check")) == fingerprint(as_judge(bound(3), name="check"))
+    for judge in different:
+        judge(user_input="q", response="a")
+        judge.explain()
+    assert [fingerprint(judge) for judge in different] == before
 
 
 def test_a_word_of_a_prompt_changes_the_fingerprint(tmp_path: Path) -> None:
@@ -264,15 +268,6 @@ def test_a_word_of_a_prompt_changes_the_fingerprint(tmp_path: Path) -> None:
     before = fingerprint(Helpfulness(model, prompts=tmp_path))
     copy.write_text(source.read_text(encoding="utf-8").replace("helpful", "useful", 1), encoding="utf-8")
     assert fingerprint(Helpfulness(model, prompts=tmp_path)) != before
-
-
-def test_work_leaves_the_fingerprint_as_it_is() -> None:
-    """What a judge computed and kept while it worked does not count."""
-    judge = Helpfulness(ScriptedModel([{"rationale": "r", "feedback": "", "rating": 4}], cycle=True))
-    before = fingerprint(judge)
-    judge(user_input="q", response="a")
-    judge.explain()
-    assert fingerprint(judge) == before
 
 
 LENGTH = Length(at_most=9)
@@ -346,7 +341,7 @@ def test_an_error_is_one_short_line(door: str) -> None:
 
 
 def test_an_evaluation_in_place_of_rows_says_what_to_give() -> None:
-    """Judged again as rows, it would be all unscored."""
+    """Judged again as rows, it would be all unscored; a value that is short is shown whole."""
     with pytest.raises(
         ConfigurationError, match=r"not an Evaluation; give \[row.sample for row in evaluation.rows\]"
     ):
@@ -355,10 +350,6 @@ def test_an_evaluation_in_place_of_rows_says_what_to_give() -> None:
         compare(EVALUATION, Pairwise(MODEL))  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="rows are read from the path of a file, not from Evaluation"):
         read_rows(EVALUATION)  # type: ignore[call-overload]
-
-
-def test_a_short_value_is_shown_whole() -> None:
-    """What fits is not touched."""
     with pytest.raises(ConfigurationError, match=r"a list of them, not 5$"):
         Pattern(required=5)  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match=r"cannot make a judge of 5; give"):
@@ -385,11 +376,6 @@ def test_a_judge_is_made_by_name(name: str, settings: dict[str, Any], kind: type
     assert type(judge) is kind
     assert judge.name == name
     assert load(name, name="mine", **settings).name == "mine"
-
-
-def test_settings_reach_the_judge() -> None:
-    """What is set counts."""
-    assert load("length", at_most=2)(answer="abc").feedback == "Write at most 2 characters; there are 3."
 
 
 @pytest.mark.parametrize(
@@ -423,23 +409,15 @@ def test_a_judge_that_cannot_be_made_is_refused(name: str, settings: dict[str, A
     assert len(str(caught.value)) < 300
 
 
-@for_every("name", judges.__all__)
-def test_every_public_name_is_there(name: str) -> None:
-    """Each listed name resolves, and says what it is."""
-    assert getattr(judges, name) is not None
-
-
 def test_the_public_names_are_those_listed() -> None:
-    """The list is complete, without doubles, and nothing beside it is offered."""
+    """Each resolves; the list is complete, without doubles, and nothing beside it is offered."""
+    assert [name for name in judges.__all__ if getattr(judges, name) is None] == []
     assert len(judges.__all__) == len(set(judges.__all__))
     assert dir(judges) == sorted(judges.__all__)
     assert set(judges.__all__) == {*judges._HOMES, "catalogue"}
-
-
-def test_an_unknown_name_is_an_attribute_error() -> None:
-    """A misspelt name fails as in any module."""
     with pytest.raises(AttributeError, match="has no attribute 'Jury'"):
         judges.Jury  # noqa: B018
+    assert judges.catalogue() == judges.catalogue() == catalogue()  # no module took the place of the function
 
 
 def called(name: str, *aliases: str) -> type[Judge]:
@@ -455,11 +433,14 @@ def called(name: str, *aliases: str) -> type[Judge]:
 
 
 def test_a_judge_answers_to_its_name_and_its_aliases() -> None:
-    """Any of them makes the same kind of judge; the list holds each once, by its name, sorted."""
-    b, a = called("b.judge", "b", "BJudge"), called("a.judge")
+    """Any of them, also one given twice, makes the same kind; the list holds each once, by name, sorted."""
+    b, a = called("b.judge", "b", "BJudge"), called("a.judge", "a.judge", "x", "x")
     registry = Registry((b, a))
     assert {type(registry.load(name)) for name in ("b.judge", "b", "BJudge")} == {b}
     assert list(registry.entries) == ["a.judge", "b.judge"]
+    assert registry.load("x").name == "scripted"
+    with pytest.raises(ConfigurationError, match="Length has no entry"):
+        Registry((type("Length", (Judge,), {}),))
 
 
 @pytest.mark.parametrize(
@@ -477,17 +458,6 @@ def test_two_judges_of_one_name_are_refused(classes: tuple[type[Judge], ...], na
         Registry(classes)
 
 
-def test_a_judge_may_repeat_its_own_name() -> None:
-    """An alias that is the name, or another alias, does no harm."""
-    assert Registry((called("a", "a", "b", "b"),)).load("b").name == "scripted"
-
-
-def test_what_has_no_entry_is_refused() -> None:
-    """The error says what is wanting."""
-    with pytest.raises(ConfigurationError, match="Length has no entry"):
-        Registry((type("Length", (Judge,), {}),))
-
-
 @pytest.mark.parametrize(
     ("name", "near"),
     [
@@ -502,11 +472,6 @@ def test_a_misspelt_name_is_told_the_right_one(name: str, near: str) -> None:
     """The error lists what may have been meant, the likeliest first."""
     with pytest.raises(ConfigurationError, match=re.escape(f"there is no judge {name!r}; did you mean {near}")):
         load(name, model="a:b")
-
-
-def test_the_catalogue_can_be_listed_again_and_again() -> None:
-    """Loading the judges does not put a module in the place of the function."""
-    assert judges.catalogue() == judges.catalogue() == catalogue()
 
 
 def test_every_name_and_alias_of_the_catalogue_is_its_own() -> None:
@@ -583,46 +548,30 @@ def test_a_judge_of_ones_own_explains_itself_by_its_entry() -> None:
             yield from ()
             return Verdict.checked(sample.answer == sample.reference)
 
-    description = Mine().explain()
-    assert (description.asks, description.needs, description.calls, description.better) == (
-        "Is it?",
-        ("response", "reference"),
-        "1",
-        "low",
-    )
+    told = Mine().explain()
+    assert (told.asks, told.needs, told.calls, told.better) == ("Is it?", ("response", "reference"), "1", "low")
 
 
 BROKEN = ["raise RuntimeError('no\\nway')", "raise SystemExit(3)", "class Mine: pass", ""]
 
 
 @pytest.mark.parametrize("code", BROKEN)
-def test_a_broken_distribution_costs_one_line_where_judges_are_listed(distribution: Path, code: str) -> None:
-    """It costs nobody the other judges; the line names it, and what to do."""
+def test_a_broken_distribution_is_told_of_where_it_is_used_and_nowhere_else(distribution: Path, code: str) -> None:
+    """Loading another judge does not even import it; loading it, or an unknown name, or listing says why."""
     install(distribution, "judges_that_break", code)
-    with pytest.warns(
-        UserWarning, match="judges_that_break:Mine of an installed package cannot be loaded"
-    ) as caught:
+    assert load("exact_match").name == "ragas.exact_match"
+    assert "judges_that_break" not in sys.modules
+    fault = "the judge judges_that_break:Mine of an installed package cannot"
+    with pytest.raises(ConfigurationError, match=f"^{fault}"):
+        load("mine")
+    with pytest.raises(ConfigurationError, match=f"^there is no judge 'mine.length'; .*; {fault}"):
+        load("mine.length")
+    with pytest.warns(UserWarning, match=f"{fault} be loaded") as caught:
         names = [entry.name for entry in catalogue()]
     assert "helpfulness" in names
     (line,) = {str(warning.message) for warning in caught}
     assert "\n" not in line
     assert line.endswith("mend or uninstall 'judges_that_break'")
-
-
-@pytest.mark.parametrize("code", BROKEN)
-def test_a_broken_distribution_is_told_of_where_it_is_used_and_nowhere_else(distribution: Path, code: str) -> None:
-    """Loading another judge does not even import it; loading it, or an unknown name, says why it is not there."""
-    install(distribution, "judges_that_break", code)
-    assert load("exact_match").name == "ragas.exact_match"
-    assert "judges_that_break" not in sys.modules
-    with pytest.raises(
-        ConfigurationError, match=r"^the judge judges_that_break:Mine of an installed package cannot"
-    ):
-        load("mine")
-    with pytest.raises(
-        ConfigurationError, match=r"^there is no judge 'mine.length'; .*; the judge judges_that_break"
-    ):
-        load("mine.length")
 
 
 def test_a_distribution_cannot_take_a_known_name(distribution: Path) -> None:

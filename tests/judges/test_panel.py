@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -97,26 +96,27 @@ def test_each_rule_combines_ratings(
 RATINGS = st.lists(st.sampled_from([1, 2, 3, 4]), min_size=1, max_size=5)
 
 
-@given(RATINGS, st.sampled_from([1, 2, 3, 4]))
-def test_a_majority_reaches_a_mark_if_most_members_do(ratings: list[int], mark: int) -> None:
-    """The lower median reaches a rating exactly when more than half of the members do."""
+@given(RATINGS, st.sampled_from([1, 2, 3, 4]), st.sampled_from(["min", "mean", "majority", "veto"]))
+def test_a_panel_stays_within_its_members(ratings: list[int], mark: int, rule: Any) -> None:
+    """No rule goes below the strictest member or above the most lenient; a majority is more than half of them."""
+    rating = Panel(members(*ratings), rule=rule)(ROW).rating
+    assert rating is not None
+    assert min(ratings) <= rating <= max(ratings)
     verdict = Panel(members(*ratings), rule="majority")(ROW)
     assert verdict.reaches(mark) is (sum(rating >= mark for rating in ratings) * 2 > len(ratings))
 
 
-@given(RATINGS, st.sampled_from(["min", "mean", "majority", "veto"]))
-def test_a_panel_stays_within_its_members(ratings: list[int], rule: Any) -> None:
-    """No rule goes below the strictest member or above the most lenient one."""
-    rating = Panel(members(*ratings), rule=rule)(ROW).rating
-    assert rating is not None
-    assert min(ratings) <= rating <= max(ratings)
-
-
 def test_a_member_that_cannot_judge_is_skipped_where_a_quorum_is_given() -> None:
-    """Unscored is not a low rating: the others decide, and the detail names the skipped members and why."""
+    """Unscored is no low rating: the others decide, and the detail names the skipped; half is not enough."""
     verdict = Panel(members(4, UNKNOWN, 3, ValueError, 4), quorum=3)(ROW)
     assert verdict.rating == 3
     assert verdict.detail == "skipped 2: b (no_contexts), d (judge_failed)"
+    panel = members(4, ValueError)
+    verdict = Panel(panel)(ROW)
+    assert verdict.unscored == "too_few_votes"
+    assert verdict.detail == "1 of 2 rated, 2 needed; skipped 1: b (judge_failed)"
+    assert len(verdict.items) == 2
+    assert Panel(panel, quorum=1)(ROW).rating == 4
 
 
 @pytest.mark.parametrize("failed", [ValueError, Verdict.without_score("invalid_output")])
@@ -164,16 +164,6 @@ def test_an_unscored_member_is_for_the_policy_of_the_loop() -> None:
     outcome = SelfRefine(ScriptedModel(["A draft."]), judges, policy=Policy(max_attempts=1)).refine("Why?")
     assert not outcome.passed
     assert "safety (judge_failed) gave no verdict" in outcome.detail
-
-
-def test_without_a_quorum_a_panel_is_unscored() -> None:
-    """Half of the members is not more than half, unless the quorum says so."""
-    panel = members(4, ValueError)
-    verdict = Panel(panel)(ROW)
-    assert verdict.unscored == "too_few_votes"
-    assert verdict.detail == "1 of 2 rated, 2 needed; skipped 1: b (judge_failed)"
-    assert len(verdict.items) == 2
-    assert Panel(panel, quorum=1)(ROW).rating == 4
 
 
 IDLE = [Verdict.without_score(reason) for reason in get_args(Unscored) if reason in NOTHING_TO_JUDGE]
@@ -239,45 +229,25 @@ def test_a_spent_limit_keeps_its_reason(reason: Any) -> None:
 
 
 def test_a_member_below_its_own_pass_mark_counts_as_failing() -> None:
-    """A score that rounds to 4 counts as 2 if the member's own threshold was missed."""
-    verdict = Panel(members(4, Verdict.scored(0.9, threshold=0.95)), rule="mean")(ROW)
+    """A score that rounds to 4 counts as 2, or below what a lenient panel passes; a failed check still as 1."""
+    missed = Verdict.scored(0.9, threshold=0.95)
+    verdict = Panel(members(4, missed), rule="mean")(ROW)
     assert (verdict.rating, verdict.detail) == (3, "mean 3.00")
     assert verdict.items[1].rating == 4
-
-
-def test_a_failing_member_never_lets_a_lenient_panel_pass() -> None:
-    """Where a panel passes from 2, a member that missed its own mark counts below that."""
-    verdict = Panel(members(4, Verdict.scored(0.9, threshold=0.95)), success_rating=2)(ROW)
+    verdict = Panel(members(4, missed), success_rating=2)(ROW)
     assert (verdict.rating, verdict.passed) == (1, False)
-
-
-def test_a_member_that_ends_low_stays_low() -> None:
-    """At most 2 does not mean 2: a failed check still counts as 1."""
     assert Panel(members(4, Verdict.checked(passed=False)))(ROW).rating == 1
 
 
-def test_feedback_is_merged() -> None:
-    """The feedback of the failing members is listed, the lowest first; those that pass want nothing changed."""
-    verdict = Panel(members((2, "Name the year."), (4, "Fine."), (1, "Cite a source."), 3))(ROW)
+def test_what_the_members_say_is_merged() -> None:
+    """Feedback of those that fail, lowest first, or of all that pass; reasons and items by a member's name."""
+    verdict = Panel(members((2, "Name the year."), (4, "Fine."), (1, "Cite a source."), 3), name="board")(ROW)
     assert verdict.feedback == "- Cite a source.\n- Name the year."
-
-
-def test_feedback_of_a_panel_that_passes_is_kept() -> None:
-    """If all pass, their feedback is listed."""
     assert Panel(members((3, "Shorter."), 4))(ROW).feedback == "- Shorter."
-
-
-def test_rationales_are_named() -> None:
-    """Each reason follows the name of its member."""
-    lines = ({"rating": 2, "rationale": "Vague."}, 4, {"rating": 4, "rationale": "Kind."})
-    assert Panel(members(*lines))(ROW).rationale == "a: Vague.\nc: Kind."
-
-
-def test_the_parts_are_kept() -> None:
-    """Every member's verdict is an item under its name in the panel."""
-    verdict = Panel(members(4, UNKNOWN, 2), name="board")(ROW)
-    assert verdict.judge == "board"
-    assert [(item.judge, item.rating) for item in verdict.items] == [("a", 4), ("b", None), ("c", 2)]
+    lines = ({"rating": 2, "rationale": "Vague."}, UNKNOWN, {"rating": 4, "rationale": "Kind."})
+    verdict = Panel(members(*lines), name="board")(ROW)
+    assert (verdict.judge, verdict.rationale) == ("board", "a: Vague.\nc: Kind.")
+    assert [(item.judge, item.rating) for item in verdict.items] == [("a", 2), ("b", None), ("c", 4)]
 
 
 def test_panels_nest() -> None:
@@ -306,17 +276,6 @@ def test_usage_and_models_are_summed() -> None:
     assert len(panel.models) == 2
 
 
-def test_members_run_at_once() -> None:
-    """Members that wait for each other finish, in threads."""
-    barrier = threading.Barrier(3)
-
-    def judge(sample: object) -> bool:
-        barrier.wait(timeout=5)
-        return True
-
-    assert Panel({"a": judge, "b": judge, "c": judge})(ROW).rating == 4
-
-
 def waiting(parties: int) -> Callable[..., Any]:
     """Return an async judge that continues once `parties` of its calls are running."""
     running: list[object] = []
@@ -333,13 +292,9 @@ def waiting(parties: int) -> Callable[..., Any]:
 
 
 async def test_members_run_at_once_in_the_event_loop() -> None:
-    """Members that wait for each other finish, as tasks."""
+    """Members, and the runs of a repeated judge, that wait for each other finish, as tasks."""
     judge = waiting(3)
     assert (await Panel({"a": judge, "b": judge, "c": judge}).acall(ROW)).rating == 4
-
-
-async def test_repeats_run_at_once_in_the_event_loop() -> None:
-    """The runs of a repeated judge wait for each other and finish."""
     assert (await Repeat(waiting(4), 4).acall(ROW)).rating == 4
 
 
@@ -528,8 +483,17 @@ async def test_a_member_that_hangs_is_named_and_what_the_others_said_counts(
     assert wrong == []
 
 
-def test_a_repeat_names_the_judge_whose_runs_failed() -> None:
-    """Its runs bear the name of the judge."""
+def test_members_that_ask_one_judge_are_named_as_their_panel_names_them() -> None:
+    """Those that ask one judge, once quickly and once repeatedly, are two; runs alone bear the judge's name."""
+
+    def fail(_: Sequence[BaseMessage]) -> str:
+        raise RuntimeError
+
+    inside = Helpfulness(ScriptedModel(fail))
+    judge = Panel({"safety": Quick(inside), "tone": Repeat(inside), "cascade": Cascade({"brief": Repeat(inside)})})
+    outcome = SelfRefine(lambda _: "a draft", judge, max_attempts=1).refine("q")
+    missing = dict.fromkeys(("safety", "tone", "brief"), "judge_failed")
+    assert outcome.summary()["attempts"][0]["missing"] == missing
     lines = [ValueError("down"), 4, 4]
     verdict = Repeat(ScriptedJudge(lines, name="safety"), 3, quorum=2)(question="what?", answer="an answer")
     assert (verdict.passed, verdict.missing) == (True, {"safety": "judge_failed"})
@@ -615,16 +579,3 @@ def test_the_terminal_names_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         lines = " ".join(result.output.split())
         assert "2 rows have claims that their evidence contradicts (grounded), at index 0, 1" in lines
         assert "2 x panel without safety (judge_failed), first at index 0" in lines
-
-
-def test_members_that_ask_one_judge_are_named_as_their_panel_names_them() -> None:
-    """Those that ask one judge, once quickly and once repeatedly, are two, whatever the judge inside is called."""
-
-    def fail(_: Sequence[BaseMessage]) -> str:
-        raise RuntimeError
-
-    inside = Helpfulness(ScriptedModel(fail))
-    judge = Panel({"safety": Quick(inside), "tone": Repeat(inside), "cascade": Cascade({"brief": Repeat(inside)})})
-    outcome = SelfRefine(lambda _: "a draft", judge, max_attempts=1).refine("q")
-    missing = dict.fromkeys(("safety", "tone", "brief"), "judge_failed")
-    assert outcome.summary()["attempts"][0]["missing"] == missing

@@ -27,90 +27,9 @@ GOOD: dict[str, Any] = {"rationale": "It is right.", "rating": 4, "feedback": ""
 WRITTEN = json.dumps(GOOD)
 
 
-def _with_rating(rating: str) -> str:
+def rated(rating: str) -> str:
+    """Write a verdict with this in the place of the rating."""
     return f'{{"rationale": "r", "rating": {rating}, "feedback": "f"}}'
-
-
-RATINGS = {
-    "true": "true",
-    "false": "false",
-    "null": "null",
-    "float": "4.0",
-    "exponent": "4e0",
-    "text": '"4"',
-    "padded text": '" 4 "',
-    "exponent text": '"1e0"',
-    "word": '"four"',
-    "zero": "0",
-    "five": "5",
-    "negative": "-1",
-    "between": "3.5",
-    "list": "[4]",
-    "object": '{"rating": 4}',
-    "NaN": "NaN",
-    "Infinity": "Infinity",
-    "minus Infinity": "-Infinity",
-    "leading zero": "04",
-    "plus": "+4",
-    "hexadecimal": "0x4",
-    "full-width digit": "\uff14",
-    "Python True": "True",
-    "very large": "4" * 5000,
-    "rounded to Infinity": "4e999",
-    "missing": "",
-}
-
-TEXTS = {
-    **{f"rating {name}": _with_rating(value) for name, value in RATINGS.items()},
-    "truncated": '{"rating":4,"feedback":"tr',
-    "truncated after all fields": WRITTEN[:-1],
-    "fenced": f"```json\n{WRITTEN}\n```",
-    "fenced twice": f"The answer says\n```json\n{WRITTEN}\n```\nMine:\n```json\n{_with_rating('1')}\n```",
-    "duplicate key": '{"rating": 1, "rationale": "r", "feedback": "f", "rating": 4}',
-    "duplicate key, same value": '{"rating": 4, "rationale": "r", "feedback": "f", "rating": 4}',
-    "duplicate key, escaped": '{"rating": 1, "rationale": "r", "feedback": "f", "r\\u0061ting": 4}',
-    "extra key": json.dumps({**GOOD, "score": 1.0}),
-    "NaN in an extra key": WRITTEN[:-1] + ', "x": NaN}',
-    "no rating": '{"rationale": "r", "feedback": "f"}',
-    "no rationale": '{"rating": 4, "feedback": "f"}',
-    "no feedback": '{"rating": 4, "rationale": "r"}',
-    "keys in capitals": '{"Rationale": "r", "Rating": 4, "Feedback": "f"}',
-    "key with a blank": '{"rationale": "r", "rating ": 4, "feedback": "f"}',
-    "rationale null": '{"rationale": null, "rating": 4, "feedback": "f"}',
-    "rationale a number": '{"rationale": 1, "rating": 4, "feedback": "f"}',
-    "feedback a list": '{"rationale": "r", "rating": 4, "feedback": ["f"]}',
-    "empty": "",
-    "blank": " \n\t ",
-    "empty object": "{}",
-    "null": "null",
-    "true": "true",
-    "number": "4",
-    "text": '"4"',
-    "list": f"[{WRITTEN}]",
-    "empty list": "[]",
-    "wrapped": json.dumps({"Assessment": GOOD}),
-    "prose": "I would rate this answer 4 out of 4.",
-    "prose before": f"Here is my assessment: {WRITTEN}",
-    "prose after": f"{WRITTEN} I hope this helps!",
-    "thoughts before": f"<think>easy</think>{WRITTEN}",
-    "two objects": WRITTEN + _with_rating("1"),
-    "two objects on two lines": WRITTEN + "\n" + _with_rating("1"),
-    "lone surrogate, escaped": '{"rationale": "\\ud800", "rating": 4, "feedback": "f"}',
-    "lone surrogate": '{"rationale": "\ud800", "rating": 4, "feedback": "f"}',
-    "trailing comma": WRITTEN[:-1] + ",}",
-    "single quotes": WRITTEN.replace('"', "'"),
-    "comment": WRITTEN[:-1] + " // sure\n}",
-    "line break in a text": '{"rationale": "a\nb", "rating": 4, "feedback": "f"}',
-    "byte order mark": "\ufeff" + WRITTEN,
-    "very deep": '{"rationale": ' + "[" * 100_000,
-    "deep and closed": '{"rationale": ' + "[" * 900 + "]" * 900 + ', "rating": 4, "feedback": "f"}',
-    "XML": "<rating>4</rating>",
-}
-
-
-def as_text(written: str) -> AIMessage:
-    """Give a reply as plain text."""
-    return AIMessage(written)
 
 
 def as_raw_call(written: str) -> AIMessage:
@@ -131,21 +50,6 @@ def judge_hearing(*replies: object) -> tuple[Helpfulness, ScriptedModel]:
     """Make a judge whose model gives these replies."""
     model = ScriptedModel(replies)
     return Helpfulness(model), model
-
-
-@pytest.mark.parametrize("method", [as_text, as_raw_call])
-@for_every("name, written", TEXTS.items())
-def test_malformed_reply_is_asked_again_once_and_then_unscored(
-    method: Callable[[str], AIMessage], name: str, written: str
-) -> None:
-    """Malformed text or arguments are never accepted; one re-ask, then `invalid_output`, raw and usage kept."""
-    judge, model = judge_hearing(method(written), method(written), WRITTEN)
-    verdict = judge(user_input="q", response="a")
-    assert (verdict.unscored, verdict.rating, verdict.score) == ("invalid_output", None, None)
-    assert len(model.prompts) == verdict.usage.calls == 2
-    assert verdict.usage.input_tokens > 0
-    assert written[:3_000] in verdict.raw
-    assert len(verdict.detail) <= 200
 
 
 @pytest.mark.parametrize(
@@ -226,7 +130,7 @@ def test_anything_but_one_call_of_the_tool_is_refused(reply: object) -> None:
     ],
     ids=str,
 )
-@pytest.mark.parametrize("method", [as_text, as_raw_call])
+@pytest.mark.parametrize("method", [AIMessage, as_raw_call])
 def test_a_reply_cut_by_length_is_asked_again_once_and_a_filtered_one_not(
     told: dict[str, Any], asked: int, method: Callable[[str], AIMessage]
 ) -> None:
@@ -297,7 +201,7 @@ def test_fields_that_say_nothing_of_the_end_are_not_read_as_one() -> None:
         assert judge(user_input="q", response="a").rating == 4
 
 
-LOW = _with_rating("1")
+LOW = rated("1")
 
 
 @pytest.mark.parametrize(
@@ -400,11 +304,11 @@ def test_one_fitting_object_is_accepted_at_once(reply: object) -> None:
 
 async def test_re_ask_names_the_fault_and_can_succeed() -> None:
     """The second question shows the reply and says what was wrong with it; a good reply then counts."""
-    judge, model = judge_hearing(_with_rating("5"), WRITTEN)
+    judge, model = judge_hearing(rated("5"), WRITTEN)
     verdict = await judge.acall(user_input="q", response="a")
     assert (verdict.rating, verdict.usage.calls) == (4, 2)
     *_, shown, fault = model.prompts[1]
-    assert shown.text == _with_rating("5")
+    assert shown.text == rated("5")
     assert "cannot be used: rating:" in fault.text
 
 
@@ -469,11 +373,6 @@ BAD = json.dumps({**GOOD, "rating": 1})
 METHODS: tuple[Method, ...] = ("tools", "json_schema", "text")
 
 
-def rated(rating: str) -> str:
-    """Write a verdict with this in the place of the rating."""
-    return f'{{"rationale": "r", "rating": {rating}, "feedback": "f"}}'
-
-
 def keyed(key: str) -> str:
     """Write a verdict with this for the key of the rating."""
     return json.dumps({"rationale": "r", key: 4, "feedback": "f"}, ensure_ascii=False)
@@ -489,8 +388,13 @@ PLAIN = (
     '4,5 four None undefined nan inf +Infinity \'4\' “4” "4.0" "4/4" "" "\\u0034" \u0664 \u096a ④ Ⅳ ⁴ <4> $4 '
     "[1,4] [[4]] {} [] /*1*/4 4//1 4\\n 9223372036854775808"
 )
+WORDS = (
+    'true false null 4.0 4e0 "4" "1e0" "four" 0 5 -1 3.5 [4] NaN Infinity -Infinity 04 +4 0x4 \uff14 True 4e999'
+)
 SPELLINGS = [
     *PLAIN.split(),
+    *WORDS.split(),
+    *('" 4 "', '{"rating": 4}', "4" * 5000, ""),
     *(
         "4 of 4",
         "4 or 1",
@@ -506,6 +410,35 @@ SPELLINGS = [
 ]
 KEYS = "r\u0430ting rating\u200b \u200brating \uff52ating RATING 'rating' rating: score rat\u00adng ratıng total"
 SHAPES = [
+    '{"rating":4,"feedback":"tr',
+    WRITTEN[:-1],
+    f"```json\n{WRITTEN}\n```",
+    f"The answer says\n```json\n{WRITTEN}\n```\nMine:\n```json\n{rated('1')}\n```",
+    '{"rating": 1, "rationale": "r", "feedback": "f", "rating": 4}',
+    '{"rating": 4, "rationale": "r", "feedback": "f", "rating": 4}',
+    '{"rating": 1, "rationale": "r", "feedback": "f", "r\\u0061ting": 4}',
+    WRITTEN[:-1] + ', "x": NaN}',
+    '{"rationale": "r", "feedback": "f"}',
+    '{"rating": 4, "feedback": "f"}',
+    '{"rating": 4, "rationale": "r"}',
+    '{"Rationale": "r", "Rating": 4, "Feedback": "f"}',
+    *("", " \n\t ", "{}", "null", "true", "4", '"4"', "[]"),
+    json.dumps([GOOD]),
+    json.dumps({"Assessment": GOOD}),
+    "I would rate this answer 4 out of 4.",
+    f"Here is my assessment: {WRITTEN}",
+    f"{WRITTEN} I hope this helps!",
+    f"<think>easy</think>{WRITTEN}",
+    WRITTEN + rated("1"),
+    WRITTEN + "\n" + rated("1"),
+    WRITTEN[:-1] + ",}",
+    WRITTEN.replace('"', "'"),
+    WRITTEN[:-1] + " // sure\n}",
+    '{"rationale": "a\nb", "rating": 4, "feedback": "f"}',
+    "\ufeff" + WRITTEN,
+    '{"rationale": ' + "[" * 100_000,
+    '{"rationale": ' + "[" * 900 + "]" * 900 + ', "rating": 4, "feedback": "f"}',
+    "<rating>4</rating>",
     json.dumps(WRITTEN),
     json.dumps({"arguments": GOOD}),
     json.dumps({"name": "Assessment", "arguments": GOOD}),
@@ -564,6 +497,13 @@ SHAPES = [
     '{"rating": 4, "rationale": {"rating": 1, "rating": 4}, "feedback": "f"}',
     '{"rating": 4, "rationale": "r", "feedback": "f", "": {"a": 1, "a": 2}}',
     valued(rationale=["r"]),
+    valued(rationale=None),
+    keyed("rating "),
+    '{"rationale": "\ud800", "rating": 4, "feedback": "f"}',
+    valued(rationale=1),
+    valued(rationale="\ud800"),
+    valued(feedback=["f"]),
+    valued(score=1.0),
     valued(rationale=True),
     valued(rationale={}),
     valued(feedback=0),
@@ -611,13 +551,7 @@ class Model(ScriptedModel):
 
 def said(method: Method, written: str) -> AIMessage:
     """Give a reply the way it was asked for: as a call whose raw arguments are handed on, or as text."""
-    if method != "tools":
-        return AIMessage(written)
-    return AIMessage(
-        "",
-        tool_calls=[{"name": "Assessment", "args": GOOD, "id": "1"}],
-        additional_kwargs={"tool_calls": [{"function": {"name": "Assessment", "arguments": written}}]},
-    )
+    return as_raw_call(written) if method == "tools" else AIMessage(written)
 
 
 def judged(method: Method, *replies: AIMessage) -> tuple[Verdict, Model]:
@@ -626,18 +560,16 @@ def judged(method: Method, *replies: AIMessage) -> tuple[Verdict, Model]:
     return Helpfulness(LangChainModel(model, method=method))(user_input="q", response="a"), model
 
 
-def test_there_are_120() -> None:
-    """The verdicts are as many as promised, all of them different."""
-    assert len(set(MALFORMED)) == len(MALFORMED) >= 120
-
-
 @pytest.mark.parametrize("method", METHODS)
 @for_every("written", MALFORMED)
 def test_a_malformed_verdict_is_never_accepted(method: Method, written: str) -> None:
-    """By tool, schema or text: one re-ask, which does not help, then `invalid_output` without any rating."""
+    """By tool, schema or text: one re-ask, which does not help, then `invalid_output`, raw and usage kept."""
     verdict, model = judged(method, said(method, written), said(method, written), said(method, WRITTEN))
     assert (verdict.unscored, verdict.rating, verdict.score) == ("invalid_output", None, None)
     assert len(model.prompts) == verdict.usage.calls == 2
+    assert verdict.usage.input_tokens > 0
+    assert written[:3_000] in verdict.raw
+    assert len(verdict.detail) <= 200
 
 
 @pytest.mark.parametrize("method", METHODS)

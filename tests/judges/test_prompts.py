@@ -102,17 +102,11 @@ def test_a_pack_is_written_in_plain_characters(file: Path) -> None:
 
 
 @every_file
-def test_no_blank_stands_inside_chinese(file: Path) -> None:
-    """A line that is continued in the file leaves no gap between two Chinese characters, nor doubles a blank."""
-    text = Prompt.model_validate(tomllib.loads(file.read_text(encoding="utf-8"))).task
-    assert not re.search(r"[\u4e00-\u9fff。，；] +[\u4e00-\u9fff]", text)
-    assert "  " not in text
-
-
-@every_file
 def test_a_file_asks_or_says_something(file: Path) -> None:
-    """A file holds a task with its reminder and examples, or phrases of feedback, or both."""
+    """A task with its reminder and examples, or feedback, or both; no continued line leaves or doubles a blank."""
     text = Prompt.model_validate(tomllib.loads(file.read_text(encoding="utf-8")))
+    assert not re.search(r"[\u4e00-\u9fff。，；] +[\u4e00-\u9fff]", text.task)
+    assert "  " not in text.task
     assert bool(text.task) == bool(text.reminder)
     assert text.task or text.feedback
     # no case is true for every criterion, for all tools, or for all judges that are tuned
@@ -161,21 +155,6 @@ def test_an_unknown_prompt_is_refused() -> None:
 
 AGAINST = {"en": "counts against", "zh": "不利", "ru": "говорит против"}
 NO_FAULT = {"en": "no fault of", "zh": "也不是回答的过错", "ru": "не вина"}
-
-
-@every_file
-def test_only_orders_in_the_answer_count_against_it(file: Path) -> None:
-    """An order to the judge is a fault in the answer; in question and documents it is none, and is said to be."""
-    language = file.parent.name
-    task = prompt(file.stem, language).task
-    sentences = [one for one in re.split(r"(?<=[.。])\s*|\n", task) if AGAINST[language] in one]
-    places = ("`answer`", "`first`", "`second`", "candidate", "候选", "вариант")
-    assert [one for one in sentences if not any(place in one for place in places)] == []
-    assert bool(sentences) <= (NO_FAULT[language] in task or file.stem == "ranking")
-    english = prompt(file.stem, "en").task
-    assert (NO_FAULT[language] in task) == (NO_FAULT["en"] in english)
-
-
 ORDERS = {
     "en": "tells you|asks for a certain|obey nothing|no instruction|addressed to you|Carry out no|is said of",
     "zh": "指示|要求你如何|要求某个|对你说|服从|照做|执行|关于这份清单",
@@ -183,11 +162,18 @@ ORDERS = {
 }
 
 
-def test_no_prompt_takes_orders_from_what_it_shows() -> None:
-    """Each question says in its language what text means in the data that tells the judge what to reply."""
-    tasks = [(file, prompt(file.stem, file.parent.name).task) for file in sorted(PACKS.glob("*/*.toml"))]
-    silent = [file.stem for file, task in tasks if task and not re.search(ORDERS[file.parent.name], task)]
-    assert silent == []
+@every_file
+def test_only_orders_in_the_answer_count_against_it(file: Path) -> None:
+    """Each question says what text means that orders a reply: a fault in the answer, in other data none."""
+    language = file.parent.name
+    task = prompt(file.stem, language).task
+    assert not task or re.search(ORDERS[language], task)
+    sentences = [one for one in re.split(r"(?<=[.。])\s*|\n", task) if AGAINST[language] in one]
+    places = ("`answer`", "`first`", "`second`", "candidate", "候选", "вариант")
+    assert [one for one in sentences if not any(place in one for place in places)] == []
+    assert bool(sentences) <= (NO_FAULT[language] in task or file.stem == "ranking")
+    english = prompt(file.stem, "en").task
+    assert (NO_FAULT[language] in task) == (NO_FAULT["en"] in english)
 
 
 KEPT = re.compile(r"(\$\w+|`[^`\n]+`)")
@@ -242,34 +228,29 @@ def seen_by(judge: Callable[[ScriptedModel], Any]) -> str:
 
 @both_ways
 async def test_every_file_of_a_judge_is_translated(way: Way, tmp_path: Path) -> None:
-    """One call for each file, questions and phrases alike; each lies in the folder of the language."""
+    """One call for each, questions and phrases alike, each text once; it lies in the language's folder."""
     model = translating()
     await adapted(faithfulness(), model, tmp_path, way)
-    assert sorted(one.name for one in (tmp_path / "de").iterdir()) == [
-        "claims.toml",
-        "faithfulness.toml",
-        "support.toml",
-    ]
+    files = sorted(one.name for one in (tmp_path / "de").iterdir())
+    assert files == ["claims.toml", "faithfulness.toml", "support.toml"]
     assert len(model.prompts) == 3
+    for messages in model.prompts:
+        texts = [one["text"] for one in texts_in(messages)]
+        assert len(texts) == len(set(texts))
 
 
 @both_ways
 async def test_a_new_judge_speaks_the_language(way: Way, tmp_path: Path) -> None:
-    """It is of the same kind and asks in the language, also where the question is in another."""
-    judge = await adapted(faithfulness(threshold=0.7), translating(), tmp_path, way)
+    """It is of the same kind, also where the question is in another; the judge that is adapted stays as it is."""
+    first = faithfulness(threshold=0.7)
+    before = first.explain()
+    judge = await adapted(first, translating(), tmp_path, way)
     assert type(judge) is Faithfulness
     assert judge.threshold == 0.7
     assert judge.explain().prompts["claims"].startswith("Ü YOU BREAK A TEXT")
     assert judge.say("unsupported", judges.Sample(user_input="这是什么？"), claims="- x").startswith("Ü NOTHING")
-
-
-async def test_the_judge_itself_stays_as_it_is(tmp_path: Path) -> None:
-    """Judges are immutable: the one that is adapted goes on in the language of the question."""
-    judge = faithfulness()
-    before = judge.explain()
-    await adapted(judge, translating(), tmp_path)
-    assert judge.explain() == before
-    assert judge.say("unsupported", judges.Sample(user_input="这是什么？"), claims="").startswith("以下")
+    assert first.explain() == before
+    assert first.say("unsupported", judges.Sample(user_input="这是什么？"), claims="").startswith("以下")
 
 
 async def test_a_judge_is_made_with_the_folder_later(tmp_path: Path) -> None:
@@ -283,39 +264,22 @@ async def test_a_judge_is_made_with_the_folder_later(tmp_path: Path) -> None:
 
 
 async def test_words_of_a_closed_set_keys_and_numbers_stay(tmp_path: Path) -> None:
-    """Examples are translated but for what the schema offers, so that they still fit it."""
+    """Examples are translated but for what the schema offers, also one whose reply asked for has numbers."""
     await adapted(faithfulness(), translating(), tmp_path)
     example, _ = tomllib.loads((tmp_path / "de/support.toml").read_text(encoding="utf-8"))["examples"]
     assert [one["verdict"] for one in example["reply"]["items"]] == ["supported", "contradicted", "absent"]
     assert [one["number"] for one in example["data"]["claims"]] == [1, 2, 3]
     assert example["data"]["claims"][0]["claim"] == "Ü THE DANUBE FLOWS THROUGH VIENNA."
-
-
-async def test_compat_examples_keep_the_words_of_their_own_schema(tmp_path: Path) -> None:
-    """Examples written for the corrected reply keep its words, although the reply asked for has numbers."""
-    judge = await adapted(faithfulness(variant="compat"), translating(), tmp_path)
+    judge = await adapted(faithfulness(variant="compat"), translating(), tmp_path / "compat")
     assert judge.compat
-    assert 'verdict = "contradicted"' in (tmp_path / "de/support.toml").read_text(encoding="utf-8")
+    assert 'verdict = "contradicted"' in (tmp_path / "compat/de/support.toml").read_text(encoding="utf-8")
 
 
-async def test_a_text_that_comes_twice_is_asked_for_once(tmp_path: Path) -> None:
-    """The same text has one number, and so one translation in all its places."""
-    model = translating()
-    await adapted(faithfulness(), model, tmp_path)
-    for messages in model.prompts:
-        texts = [one["text"] for one in texts_in(messages)]
-        assert len(texts) == len(set(texts))
-
-
-async def test_levels_are_translated(tmp_path: Path) -> None:
-    """The levels of a pack are texts too; the new judge rates on them."""
+async def test_levels_are_translated_and_criteria_of_the_user_stay(tmp_path: Path) -> None:
+    """The new judge rates on its pack's levels; a rubric keeps its own, and the words around are translated."""
     judge = await adapted(Helpfulness("a:b"), translating(), tmp_path)
     assert "1: Ü DOES NOT SERVE" in judge.explain().prompts["helpfulness"]
     assert "1: Does not serve" in Helpfulness("a:b").explain().prompts["helpfulness"]
-
-
-async def test_criteria_of_the_user_stay(tmp_path: Path) -> None:
-    """A rubric keeps its own criteria and levels, around which the packaged words are translated."""
     judge = await adapted(Rubric("a:b", criteria="Kind?", levels={0: "rude", 1: "kind"}), translating(), tmp_path)
     description = judge.explain().prompts["rubric"]
     assert "\nKind?\n" in description
@@ -433,14 +397,10 @@ async def test_nothing_is_overwritten(way: Way, tmp_path: Path) -> None:
     ],
 )
 def test_a_language_is_a_code(language: str, message: str, tmp_path: Path) -> None:
-    """A code names the folder, so nothing else will do."""
+    """A code names the folder, so nothing else will do; where it has no pack, the error tells how to get one."""
     with pytest.raises(ConfigurationError, match=re.escape(message)):
         faithfulness().adapt(language, translating(), folder=tmp_path)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_language_without_a_pack_is_refused() -> None:
-    """The error tells how to get one."""
     with pytest.raises(ConfigurationError, match=r"has no de/\w+\.toml; .* has adapt\(\.\.\.\) for it"):
         faithfulness(language="de")
 

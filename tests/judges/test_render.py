@@ -230,12 +230,6 @@ def raw_faults(text: str) -> list[str]:
     return hidden + MARKERS.findall(text)
 
 
-def test_there_are_200_attacks_with_something_to_neutralise() -> None:
-    """The attacks below are what they claim to be."""
-    assert len(set(ATTACKS)) == 200
-    assert sum(bool(raw_faults(attack)) for attack in ATTACKS) > 100
-
-
 @for_every("attack", ATTACKS)
 def test_attack_does_not_leave_its_fence(attack: str) -> None:
     """Closers, role markers and hidden characters stay inside one JSON string, written as escapes."""
@@ -258,26 +252,16 @@ def test_nothing_hidden_stands_in_a_prompt() -> None:
     assert fenced(model.prompts[0][-1]) == {"text": hidden}
 
 
-@pytest.mark.parametrize(
-    "text", ["می\u200cخواهم", "क्\u200dष", "❤\ufe0f", "👨\u200d👩\u200d👧", "🏳\ufe0f\u200d🌈", "1\ufe0f\u20e3"]
-)
-def test_joiners_that_spell_a_word_or_an_emoji_stay(text: str) -> None:
-    """As escapes they would be unreadable to small models."""
-    assert encode(text) == f'"{text}"'
+JOINED = ["می\u200cخواهم", "क्\u200dष", "❤\ufe0f", "👨\u200d👩\u200d👧", "🏳\ufe0f\u200d🌈", "1\ufe0f\u20e3"]
 
 
-@pytest.mark.parametrize("mark", ["\u200c", "\u200d", "\ufe0e", "\ufe0f"])
-@for_every("text", ["ig{}nore", "{}x", " {} ", "评{}分", "о{}ценка"])
-def test_joiners_elsewhere_are_shown(mark: str, text: str) -> None:
-    """There they can only hide what a text says."""
-    assert encode(text.format(mark)) == '"' + text.format(f"\\u{ord(mark):04x}") + '"'
-
-
-def test_other_scripts_stay_readable() -> None:
-    """Text without anything to hide is shown as it is, not as escapes."""
-    model = ScriptedModel([GOOD])
-    Helpfulness(model)(user_input="Где поезд?", response="火车在三号站台 — “≤ 5 min” 🚆")
-    assert "火车在三号站台 — “≤ 5 min” 🚆" in model.prompts[0][-1].text
+@for_every("mark", ["\u200c", "\u200d", "\ufe0e", "\ufe0f"])
+def test_joiners_are_shown_where_they_hide_something(mark: str) -> None:
+    """As escapes, the words and emoji that they spell would be unreadable to small models."""
+    for text in ("ig{}nore", "{}x", " {} ", "评{}分", "о{}ценка"):
+        assert encode(text.format(mark)) == '"' + text.format(f"\\u{ord(mark):04x}") + '"'
+    for text in (*JOINED, "火车在三号站台 — “≤ 5 min” 🚆 Где поезд?"):
+        assert encode(text) == f'"{text}"'
 
 
 FAMILIES = {
@@ -303,8 +287,7 @@ FAMILIES = {
 """Control tokens of chat templates, by family of models."""
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("around", ["{}", "\n{}user", " {} ", '"{}"'], ids=["alone", "line", "spaced", "quoted"])
+@for_every("family, around", itertools.product(FAMILIES, ["{}", "\n{}user", " {} ", '"{}"']))
 def test_control_tokens_of_any_family_are_escaped(family: str, around: str) -> None:
     """A token does not stand in the prompt as its tokenizer would read it, and the JSON gives it back."""
     texts = [around.format(token) for token in FAMILIES[family]]
@@ -312,9 +295,7 @@ def test_control_tokens_of_any_family_are_escaped(family: str, around: str) -> N
     assert json.loads(encode([*texts])) == texts
 
 
-@pytest.mark.parametrize(
-    "token", ["<end_of_utterance>", "<extra_id_1>", "<SPECIAL_10>", "<sop>", "[gMASK]", "<B_SYS>"]
-)
+@for_every("token", ["<end_of_utterance>", "<extra_id_1>", "<SPECIAL_10>", "<sop>", "[gMASK]", "<B_SYS>"])
 def test_a_control_token_is_escaped_after_a_word_too(token: str) -> None:
     """A tokenizer finds it in the midst of a word."""
     assert token not in encode(f"word{token}word")
@@ -537,13 +518,6 @@ def naive(sample: Sample) -> list[BaseMessage]:
     ]
 
 
-def test_there_are_240() -> None:
-    """Nine families, in six places, in nine encodings: at least 240 of all that can be put together."""
-    assert len(PLEAS) == len(ENCODINGS) == 9
-    assert len(CASES) == len(set(CASES)) >= 240
-    assert {place for _, place, _ in CASES} == set(PLACES)
-
-
 @for_every("family, place, encoding", CASES)
 def test_an_injection_does_not_flip_the_verdict(family: str, place: str, encoding: str) -> None:
     """Nothing that is judged reaches the judge as an instruction, from wherever and however it is written."""
@@ -565,11 +539,11 @@ def test_an_injection_does_not_flip_a_model_with_a_format_of_its_own(dialect: Di
 
 
 def test_the_same_injections_flip_a_naive_prompt() -> None:
-    """The judge can be misled: without a fence nearly every one of these texts turns the 1 into a 4."""
+    """The judge can be misled: without a fence nearly every one of these 240 texts turns the 1 into a 4."""
     flipped = [
         case for case in CASES if rating_of(naive(attacked(case[1], ENCODINGS[case[2]](PLEAS[case[0]])))) == 4
     ]
-    assert len(flipped) >= 0.95 * len(CASES)
+    assert len(flipped) >= 0.95 * len(set(CASES)) >= 0.95 * 240
 
 
 @pytest.mark.parametrize("dialect", REPLIES)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from judges import ConfigurationError, Helpfulness, Rubric, Sample, load
+from judges import ConfigurationError, Helpfulness, Rubric, load
 from judges.testing import ScriptedModel
 
 ROW: dict[str, Any] = {"question": "How warm is Paris?", "answer": "15 C."}
@@ -135,49 +135,34 @@ def test_the_prompt_speaks_the_language_of_the_question(language: str) -> None:
     assert not any(word in prompt for word in others)
 
 
-def test_the_language_of_an_answer_counts_where_there_is_no_question() -> None:
-    """A bare answer is judged in its own language."""
+def test_the_language_may_be_fixed() -> None:
+    """It counts more than the question's; a bare answer is judged in its own."""
     model = asking()
+    Helpfulness(model, language="ru")(ROW)
+    assert "Ты оцениваешь" in instructions(model)
     Helpfulness(model)(answer="今天很暖和。")
     assert "你负责" in instructions(model)
 
 
-def test_the_language_may_be_fixed() -> None:
-    """A language of one's own choice counts more than the question's."""
-    model = asking()
-    Helpfulness(model, language="ru")(ROW)
-    assert "Ты оцениваешь" in instructions(model)
-
-
 def test_own_instructions_replace_the_packaged_ones() -> None:
-    """`$levels` and `$criteria` are filled in, everything else stays as written."""
+    """`$levels` and `$criteria` are filled in, all else stays as it is; criteria are text, whatever they hold."""
     model = asking()
     tone(model, instructions="Judge: $criteria Pay $5 {x}\n$levels")(ROW)
     assert instructions(model).startswith(
         "Judge: Is the tone kind? Pay $5 {x}\n1: hostile\n2: rude\n3: neutral\n4: friendly\n5: warm\n"
     )
-
-
-def test_text_with_dollars_is_not_filled_in() -> None:
-    """A criterion that looks like a placeholder is text."""
-    model = asking()
     tone(model, criteria="Costs $levels or ${levels}?")(ROW)
     assert "Costs $levels or ${levels}?" in instructions(model)
 
 
 def test_own_examples_replace_the_packaged_one() -> None:
-    """Worked cases stand before the question in the form of a question and its reply."""
+    """Worked cases stand before the question in the form of a question and its reply; an empty list shows none."""
     model = asking()
     Helpfulness(model, examples=[({"question": "2+2?", "answer": "5"}, reply(1, "Wrong.", "Say 4."))])(ROW)
     roles = [one.type for one in model.prompts[-1]]
     assert roles == ["system", "human", "ai", "human"]
     assert shown(model, 1)["answer"] == "5"
     assert json.loads(str(model.prompts[-1][2].text)) == reply(1, "Wrong.", "Say 4.")
-
-
-def test_examples_may_be_left_out() -> None:
-    """An empty list shows none, not even the packaged one."""
-    model = asking()
     Helpfulness(model, examples=[])(ROW)
     assert [one.type for one in model.prompts[-1]] == ["system", "human"]
 
@@ -271,14 +256,10 @@ def test_a_file_has_the_placeholders_of_the_package(tmp_path: Path, name: str, t
 
 
 def test_a_prompt_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
-    """Bytes that are not UTF-8 are a fault of the file, not of the judge."""
+    """Bytes that are not UTF-8 are a fault of the file; a mistyped folder is not silently ignored."""
     (written(tmp_path, "") / "en" / "helpfulness.toml").write_bytes(b'task = "\xff"')
     with pytest.raises(ConfigurationError, match="is not valid TOML"):
         Helpfulness(asking(), prompts=tmp_path)
-
-
-def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    """A mistyped folder is not silently ignored."""
     with pytest.raises(ConfigurationError, match="there is none at"):
         Helpfulness(asking(), prompts=tmp_path / "missing")
 
@@ -291,57 +272,45 @@ def test_helpfulness_passes_from_its_success_rating(success_rating: int) -> None
     assert verdict.reaches(3)
 
 
+THREE = {0: "no", 1: "partly", 2: "yes"}
+
+
 @pytest.mark.parametrize(
-    ("level", "score", "rating", "passed"),
-    [(1, 0, 1, False), (2, 0.25, 2, False), (3, 0.5, 3, False), (4, 0.75, 3, True), (5, 1, 4, True)],
+    ("levels", "level", "score", "rating", "passed"),
+    [
+        (LEVELS_OF_FIVE, 1, 0, 1, False),
+        (LEVELS_OF_FIVE, 2, 0.25, 2, False),
+        (LEVELS_OF_FIVE, 3, 0.5, 3, False),
+        (LEVELS_OF_FIVE, 4, 0.75, 3, True),
+        (LEVELS_OF_FIVE, 5, 1, 4, True),
+        (THREE, 0, 0, 1, False),
+        (THREE, 1, 0.5, 3, False),
+        (THREE, 2, 1, 4, True),
+        ({"1": "a", "2": "b"}, 2, 1, 4, True),
+    ],
 )
-def test_five_levels_are_mapped(level: int, score: float, rating: int, passed: bool) -> None:  # noqa: FBT001
-    """Levels 1 to 5 keep their number as value and pass from 4, online as offline."""
-    verdict = tone(asking(level))(ROW)
+def test_levels_are_mapped(levels: Any, level: int, score: float, rating: int, *, passed: bool) -> None:
+    """They keep their number as value, and pass from 4 of 5 or 2 of 0 to 2 alone; JSON has texts for keys."""
+    verdict = tone(asking(level), levels=levels)(ROW)
     assert (verdict.value, verdict.score, verdict.rating, verdict.passed) == (level, score, rating, passed)
     assert verdict.reaches(3) is passed
 
 
-@pytest.mark.parametrize(
-    ("level", "score", "rating", "passed"), [(0, 0, 1, False), (1, 0.5, 3, False), (2, 1, 4, True)]
-)
-def test_levels_from_zero_are_mapped(level: int, score: float, rating: int, passed: bool) -> None:  # noqa: FBT001
-    """Levels 0 to 2 pass at 2 alone, whatever rating the middle one rounds to."""
-    verdict = tone(asking(level), levels={0: "no", 1: "partly", 2: "yes"})(ROW)
-    assert (verdict.value, verdict.score, verdict.rating, verdict.passed) == (level, score, rating, passed)
-    assert verdict.reaches(3) is passed
-
-
-@pytest.mark.parametrize(("success_rating", "passed"), [(3, True), (4, False)])
-def test_a_rubric_passes_from_its_success_rating(success_rating: int, passed: bool) -> None:  # noqa: FBT001
-    """The pass mark of other levels is one of them."""
-    assert tone(asking(3), success_rating=success_rating)(ROW).passed is passed
-
-
-def test_levels_one_to_four_are_native() -> None:
-    """A rubric on the levels 1 to 4 rates natively, in whatever order they are written."""
+def test_a_rubric_passes_from_its_success_rating() -> None:
+    """The mark is one of the levels; levels 1 to 4 are native, in whatever order they are written."""
+    assert [tone(asking(3), success_rating=mark)(ROW).passed for mark in (3, 4)] == [True, False]
     verdict = tone(asking(3), levels={4: "d", 2: "b", 3: "c", 1: "a"})(ROW)
-    assert verdict.rated_natively
-    assert verdict.passed
-
-
-def test_levels_may_be_keyed_by_digits() -> None:
-    """Levels read from JSON have text for keys."""
-    assert tone(asking(2), levels={"1": "a", "2": "b"})(ROW).score == 1
+    assert (verdict.rated_natively, verdict.passed) == (True, True)
 
 
 @pytest.mark.parametrize("rating", [0, 6, 3.0, "3", True, None])
 def test_a_rating_outside_the_levels_is_no_rating(rating: object) -> None:
-    """A level that was not offered is never clamped: the model is told once, then the verdict is unscored."""
+    """A level that was not offered is never clamped: the model is told once, and heard if it corrects itself."""
     model = ScriptedModel([reply(rating)] * 2)
     verdict = tone(model)(ROW)
     assert (verdict.unscored, verdict.rating) == ("invalid_output", None)
     assert len(model.prompts) == 2
-
-
-def test_a_rating_may_be_mended() -> None:
-    """A model that corrects itself is heard."""
-    verdict = tone(ScriptedModel([reply(9), reply(5)]))(ROW)
+    verdict = tone(ScriptedModel([reply(rating), reply(5)]))(ROW)
     assert (verdict.value, verdict.usage.calls) == (5, 2)
 
 
@@ -380,14 +349,6 @@ def test_a_rubric_set_up_wrongly_is_refused(settings: dict[str, Any], told: str)
     with pytest.raises(ConfigurationError) as caught:
         tone(asking(), **settings)
     assert told in str(caught.value)
-
-
-def test_a_sample_reaches_the_prompt_unharmed() -> None:
-    """Quotes, braces, marks and other scripts in an answer come through exactly."""
-    nasty = 'He said "4"} >>> $levels {x} \u202e<|im_end|> 你好 </s>'
-    model = asking()
-    Helpfulness(model)(Sample(user_input="Why?", response=nasty))
-    assert shown(model)["answer"] == nasty
 
 
 def test_rules_of_the_sample_are_part_of_the_criterion_where_it_is_so_set_up() -> None:

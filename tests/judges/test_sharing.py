@@ -41,17 +41,11 @@ def two(model: object, **settings: Any) -> Panel:
 
 @both_ways
 async def test_a_panel_pays_for_shared_questions_once(way: Way) -> None:
-    """Claims and their verdicts are requested once, and both members use them."""
+    """Claims and their verdicts are requested once for both members; what was shared is counted in `cached`."""
     verdict = await judge_sample(way, two(model := FillingModel()))
     assert len(model.prompts) == 2
     assert [item.score for item in verdict.items] == [1, 1]
     assert verdict.items[0].items == verdict.items[1].items
-
-
-@both_ways
-async def test_the_bill_is_paid_once(way: Way) -> None:
-    """A reply shared by another member costs nothing, and is counted in `cached`."""
-    verdict = await judge_sample(way, two(FillingModel()))
     assert (verdict.usage.calls, verdict.usage.cached) == (2, 2)
     alone = await judge_sample(way, Faithfulness(FillingModel()))
     assert verdict.usage.tokens == alone.usage.tokens
@@ -98,50 +92,37 @@ async def test_a_sync_call_from_within_the_loop_waits_for_nobody_on_it() -> None
     assert [item.unscored for item in verdict.items] == [None, None]
 
 
-@both_ways
-async def test_a_question_that_is_not_shared_is_asked_by_each(way: Way) -> None:
-    """Two judges of helpfulness are two opinions."""
-    model = FillingModel()
-    panel = Panel([Helpfulness(model, name=name) for name in ("one", "other")])
-    assert (await judge_sample(way, panel)).usage.calls == len(model.prompts) == 2
+PANELS: dict[str, tuple[int, Callable[[FillingModel], Judge]]] = {
+    "two opinions": (2, lambda model: Panel([Helpfulness(model, name=name) for name in ("one", "other")])),
+    "another language": (
+        4,
+        lambda model: Panel([Faithfulness(model), Faithfulness(model, name="o", language="zh")]),
+    ),
+    "claims alone are alike": (
+        3,
+        lambda model: Panel([Faithfulness(model), Faithfulness(model, name="compat", variant="compat")]),
+    ),
+    "runs are independent": (6, lambda model: Repeat(Faithfulness(model), n=3)),
+}
 
 
 @both_ways
-@pytest.mark.parametrize(
-    "others",
-    [
-        lambda model: [Faithfulness(model), Faithfulness(FillingModel(), name="other")],
-        lambda model: [Faithfulness(model), Faithfulness(model, name="other", language="zh")],
-    ],
-    ids=["another model", "another language"],
-)
-async def test_what_differs_is_not_shared(way: Way, others: Callable[[FillingModel], list[Judge]]) -> None:
-    """Another model, or the same question in another language, is another question."""
-    verdict = await judge_sample(way, Panel(others(FillingModel())))
+@pytest.mark.parametrize("kind", PANELS)
+async def test_what_differs_is_not_shared(way: Way, kind: str) -> None:
+    """Neither what is an opinion, nor another language, form or run; the next call of a judge asks again."""
+    calls, make = PANELS[kind]
+    judge = make(model := FillingModel())
+    for times in (1, 2):
+        assert (await judge_sample(way, judge)).usage.calls == calls
+        assert len(model.prompts) == times * calls
+
+
+@both_ways
+async def test_another_model_is_asked_itself(way: Way) -> None:
+    """Its answers may be others."""
+    panel = Panel([Faithfulness(FillingModel()), Faithfulness(FillingModel(), name="other")])
+    verdict = await judge_sample(way, panel)
     assert (verdict.usage.calls, verdict.usage.cached) == (4, 0)
-
-
-@both_ways
-async def test_what_is_alike_is_shared(way: Way) -> None:
-    """A compat member shares the claims; it asks for the verdicts in a form of its own."""
-    model = FillingModel()
-    panel = Panel([Faithfulness(model), Faithfulness(model, name="compat", variant="compat")])
-    assert (await judge_sample(way, panel)).usage.calls == len(model.prompts) == 3
-
-
-@both_ways
-async def test_the_runs_of_a_repeated_judge_share_nothing(way: Way) -> None:
-    """Each run is independent, decomposition included."""
-    model = FillingModel()
-    assert (await judge_sample(way, Repeat(Faithfulness(model), n=3))).usage.calls == len(model.prompts) == 6
-
-
-@both_ways
-async def test_two_calls_share_nothing(way: Way) -> None:
-    """The same judge on the same sample asks again."""
-    judge = Faithfulness(model := FillingModel())
-    assert [(await judge_sample(way, judge)).usage.calls for _ in range(2)] == [2, 2]
-    assert len(model.prompts) == 4
 
 
 @both_ways
@@ -238,7 +219,7 @@ async def test_a_cancelled_waiter_stops_nobody() -> None:
 
 
 def test_a_fetch_that_raises_is_taken_over() -> None:
-    """A waiting thread fetches by itself; the error is raised in the thread whose fetch failed."""
+    """A waiting thread fetches by itself; the error is raised where it arose, and a later call asks again."""
     shared, started, fail = Shared(), threading.Event(), threading.Event()
 
     def failing() -> str:
@@ -254,12 +235,7 @@ def test_a_fetch_that_raises_is_taken_over() -> None:
         assert second.result(10) == ("answer", False)
         with pytest.raises(ConfigurationError):
             first.result(10)
-
-
-def test_a_wrong_set_up_is_raised_and_not_kept() -> None:
-    """A configuration error ends the panel; a later call asks again."""
-    model = ScriptedModel([ConfigurationError("no key"), {"claims": []}, {"claims": []}])
-    judge = Faithfulness(model)
+    judge = Faithfulness(ScriptedModel([ConfigurationError("no key"), {"claims": []}, {"claims": []}]))
     with pytest.raises(ConfigurationError, match="no key"):
         judge(SAMPLE)
     assert judge(SAMPLE).unscored == "no_claims"

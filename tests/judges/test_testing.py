@@ -41,30 +41,31 @@ class Grade(BaseModel):
     rating: Literal[1, 2, 3, 4] = Field(description="How good.")
 
 
-@everyhow
-async def test_text_is_given_in_order(how: str) -> None:
-    """Each call takes the next line."""
-    model = ScriptedModel(["one two", "three"])
-    assert [(await reply_of(how, model)).text for _ in range(2)] == ["one two", "three"]
+BLANKS = ["", " ", "a  b ", " a\nb", "日本語 テキスト"]
+SCRIPTS: list[tuple[Any, bool, list[str]]] = [
+    (["one two", "three"], False, ["one two", "three"]),
+    ("hello there", False, ["hello there"]),
+    (BLANKS, False, BLANKS),
+    (["a", "b"], True, ["a", "b", "a", "b", "a"]),
+    (lambda messages: f"you said {messages[-1].text}", False, ["you said x"]),
+]
 
 
 @everyhow
-async def test_single_text_is_a_script_of_one_line(how: str) -> None:
-    """A plain string is not a script of letters."""
-    assert (await reply_of(how, ScriptedModel("hello there"))).text == "hello there"
-
-
-@everyhow
-@pytest.mark.parametrize("line", ["", " ", "a  b ", " a\nb", "日本語 テキスト"])
-async def test_text_survives_streaming_exactly(how: str, line: str) -> None:
-    """Chunks add up to the line, blanks included."""
-    assert (await reply_of(how, ScriptedModel([line]))).text == line
+async def test_each_call_takes_the_next_line(how: str) -> None:
+    """A plain text is one line, blanks are kept, a cycle never ends, and a function receives the messages."""
+    for script, cycle, texts in SCRIPTS:
+        model = ScriptedModel(script, cycle=cycle)
+        assert [(await reply_of(how, model, "x")).text for _ in texts] == texts
 
 
 def test_text_is_streamed_word_by_word() -> None:
-    """A stream has a chunk per word."""
+    """A stream has a chunk of LangChain's per word, tool calls complete in the last one with content."""
     chunks = [chunk.text for chunk in ScriptedModel(["one two three"]).stream("q")]
     assert [text for text in chunks if text] == ["one ", "two ", "three"]
+    *_, last = ScriptedModel([ToolCall(name="look", args={"a": 1})]).stream("q")
+    assert isinstance(last, AIMessageChunk)
+    assert [(call["name"], call["args"]) for call in last.tool_calls] == [("look", {"a": 1})]
 
 
 @everyhow
@@ -103,16 +104,12 @@ async def test_tool_calls_are_given(how: str) -> None:
 @everyhow
 @pytest.mark.parametrize("line", [{"rating": 3}, Grade(rating=3)], ids=["mapping", "object"])
 async def test_structured_line_is_a_call_of_the_chosen_tool(how: str, line: object) -> None:
-    """With tools bound, a structured reply calls the chosen tool, else the first."""
+    """With tools bound, a structured reply calls the chosen tool, else the first; without tools it is text."""
     model = ScriptedModel([line], cycle=True)
     for choice, name in ((None, "search"), ("Grade", "Grade"), ("any", "search")):
         (call,) = (await reply_of(how, model.bind_tools([SEARCH, Grade], tool_choice=choice))).tool_calls
         assert (call["name"], call["args"]) == (name, {"rating": 3})
-
-
-@everyhow
-async def test_structured_line_is_json_where_no_tool_is_bound(how: str) -> None:
-    """Without tools the same line is text."""
+    assert json.loads((await reply_of(how, model)).text) == {"rating": 3}
     assert json.loads((await reply_of(how, ScriptedModel([{"é": 3}]))).text) == {"é": 3}
 
 
@@ -134,20 +131,6 @@ async def test_exception_is_raised(how: str, line: object) -> None:
 
 
 @everyhow
-async def test_function_makes_the_lines(how: str) -> None:
-    """A function receives the messages and returns any kind of line."""
-    model = ScriptedModel(lambda messages: f"you said {messages[-1].text}")
-    assert (await reply_of(how, model, "x")).text == "you said x"
-
-
-@everyhow
-async def test_cycle_begins_again(how: str) -> None:
-    """With `cycle` the script never ends."""
-    model = ScriptedModel(["a", "b"], cycle=True)
-    assert [(await reply_of(how, model)).text for _ in range(5)] == ["a", "b", "a", "b", "a"]
-
-
-@everyhow
 @pytest.mark.parametrize(("script", "cycle"), [(["a"], False), ([], False), ([], True)])
 async def test_script_that_ran_out_says_so(how: str, script: list[str], cycle: bool) -> None:  # noqa: FBT001
     """One call more than there are lines is a configuration error."""
@@ -166,20 +149,15 @@ def test_line_of_no_known_kind_is_refused(line: object) -> None:
 
 
 def test_prompts_and_settings_are_remembered() -> None:
-    """Tests can inspect the prompts of a model and the settings of its calls."""
-    model = ScriptedModel(["a", "b"])
+    """Tests can inspect the prompts of a model and the settings of its calls; one that fails is a call, too."""
+    model = ScriptedModel(["a", "b", TimeoutError])
     model.invoke([HumanMessage("one")])
     model.bind(temperature=0.5, seed=1).invoke([HumanMessage("two"), ToolMessage("three", tool_call_id="1")])
-    assert [[message.text for message in prompt] for prompt in model.prompts] == [["one"], ["two", "three"]]
-    assert model.settings == [{}, {"temperature": 0.5, "seed": 1}]
-
-
-def test_failed_calls_are_remembered_too() -> None:
-    """A call that fails still counts as a call."""
-    model = ScriptedModel([TimeoutError])
     with pytest.raises(TimeoutError):
-        model.invoke("q")
-    assert len(model.prompts) == 1
+        model.invoke("four")
+    texts = [[message.text for message in prompt] for prompt in model.prompts]
+    assert texts == [["one"], ["two", "three"], ["four"]]
+    assert model.settings == [{}, {"temperature": 0.5, "seed": 1}, {}]
 
 
 @everyhow
@@ -209,19 +187,6 @@ def test_two_hundred_threads_share_a_script() -> None:
     assert all(prompt[0].text == str(settings["number"]) for prompt, settings in pairs)
 
 
-def test_model_may_answer_where_requests_are_forbidden() -> None:
-    """The guard allows the double, and is exported beside it."""
-    with no_model_requests():
-        assert ScriptedModel("a").scripted
-
-
-def test_chunks_are_chunks() -> None:
-    """A stream gives LangChain's chunk type, tool calls complete in the last one with content."""
-    *_, last = ScriptedModel([ToolCall(name="look", args={"a": 1})]).stream("q")
-    assert isinstance(last, AIMessageChunk)
-    assert [(call["name"], call["args"]) for call in last.tool_calls] == [("look", {"a": 1})]
-
-
 @pytest.mark.parametrize("how", ["sync", "async"])
 @pytest.mark.parametrize(
     ("line", "rating", "feedback"),
@@ -246,65 +211,49 @@ async def test_judge_reads_what_a_function_may_return(
     assert (verdict.rating, verdict.feedback, verdict.judge) == (rating, feedback, "j")
 
 
-@pytest.mark.parametrize("line", [RuntimeError("secret"), RuntimeError], ids=["object", "class"])
-def test_judges_exception_is_an_unscored_verdict(line: object) -> None:
-    """An exception in the script simulates a broken judge."""
+@pytest.mark.parametrize(
+    ("line", "unscored"),
+    [(RuntimeError("secret"), "judge_failed"), (RuntimeError, "judge_failed"), ("fine", "invalid_output")],
+    ids=["object", "class", "no verdict"],
+)
+def test_judges_exception_is_an_unscored_verdict(line: object, unscored: str) -> None:
+    """An exception in the script simulates a broken judge; a line that is no verdict is that of a function."""
     verdict = ScriptedJudge([line])(response="a")
-    assert verdict.unscored == "judge_failed"
-    assert "RuntimeError" in verdict.detail
+    assert verdict.unscored == unscored
+    assert ("RuntimeError" in verdict.detail) is (unscored == "judge_failed")
     assert "secret" not in verdict.detail
 
 
-def test_judges_samples_are_remembered() -> None:
-    """Tests can inspect the judged samples."""
-    judge = ScriptedJudge([4, 1])
-    judge(user_input="q", response="a")
-    judge(user_input="q", response="b")
-    assert judge.samples == [Sample(user_input="q", response="a"), Sample(user_input="q", response="b")]
-
-
 def test_judges_script_may_be_a_function_or_a_cycle() -> None:
-    """A function receives the sample; a cycle never ends; a script that ran out is an error."""
+    """A function receives the sample; a cycle never ends; one that ran out is an error; samples are remembered."""
     by_length = ScriptedJudge(lambda sample: len(sample.answer or ""))
     assert [by_length(response=text).rating for text in ("a", "abcd")] == [1, 4]
+    assert by_length.samples == [Sample(response="a"), Sample(response="abcd")]
     alternating = ScriptedJudge([1, 4], cycle=True)
     assert [alternating(response="a").rating for _ in range(3)] == [1, 4, 1]
     with pytest.raises(ConfigurationError, match="run out"):
         ScriptedJudge([])(response="a")
 
 
-def test_judges_line_of_no_known_kind_is_invalid_output() -> None:
-    """A line that is no verdict is handled as in a user's function."""
-    assert ScriptedJudge(["fine"])(response="a").unscored == "invalid_output"
-
-
 @pytest.mark.parametrize("how", ["sync", "async"])
 async def test_embeddings_follow_their_script(how: str) -> None:
-    """A vector for each text, in order; the texts of every request are recorded."""
+    """A vector for each text, in order, or a function's; the texts of every request are recorded."""
     model = ScriptedEmbeddings({"a": [1, 0], "b": [0.5, 2]})
     vectors = model.embed_documents(["b", "a"]) if how == "sync" else await model.aembed_documents(["b", "a"])
     assert vectors == [[0.5, 2.0], [1.0, 0.0]]
     assert (model.embed_query("a") if how == "sync" else await model.aembed_query("a")) == [1.0, 0.0]
     assert model.batches == [["b", "a"], ["a"]]
-
-
-def test_embeddings_may_be_a_function_of_the_text() -> None:
-    """Instead of a script."""
     assert ScriptedEmbeddings(lambda text: [len(text), 1]).embed_documents(["", "abc"]) == [[0.0, 1.0], [3.0, 1.0]]
 
 
 @pytest.mark.parametrize(("script", "text"), [({"a": [1]}, "b"), ({}, "b"), ({"b": "1, 2"}, "b"), ({"b": 1}, "b")])
 def test_text_without_a_vector_is_a_mistake_in_the_script(script: dict[str, object], text: str) -> None:
-    """It is an error, never embedded as something else."""
+    """It is an error, never embedded as something else; an exception in its place is raised, as by a provider."""
     with pytest.raises(ConfigurationError, match=r"'b'|vector"):
         ScriptedEmbeddings(script).embed_documents([text])
-
-
-@pytest.mark.parametrize("line", [TimeoutError("slow"), TimeoutError])
-def test_an_exception_in_place_of_a_vector_is_raised(line: object) -> None:
-    """As a provider would."""
-    with pytest.raises(TimeoutError):
-        ScriptedEmbeddings({"a": line}).embed_query("a")
+    for line in (TimeoutError("slow"), TimeoutError):
+        with pytest.raises(TimeoutError):
+            ScriptedEmbeddings({**script, text: line}).embed_query(text)
 
 
 def test_scripted_embeddings_answer_where_requests_are_forbidden() -> None:

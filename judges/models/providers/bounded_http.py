@@ -7,17 +7,19 @@ chunks or `100 Continue` for ever would never time out. Here the time left shrin
 from __future__ import annotations
 
 import io
+import socket
 import time
 from collections.abc import Iterable
 from http.client import HTTPResponse
-from socket import gaierror, socket
+from ipaddress import ip_address
 from typing import Any
 
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool
 from urllib3.exceptions import ConnectTimeoutError, NameResolutionError, NewConnectionError
 
-from judges.models.providers.sessions import addresses_of, exchange_end
+from judges.models.providers.sessions import exchange_end
+from judges.runtime.flow import DaemonThreads
 
 _AT_ONCE = 65_536
 """Bytes that a socket takes at once, whether or not they are read at the other end."""
@@ -37,7 +39,7 @@ class _Socket:
         end: When the exchange must be over, by the monotonic clock.
     """
 
-    def __init__(self, inner: socket, end: float) -> None:
+    def __init__(self, inner: socket.socket, end: float) -> None:
         self._inner = inner
         self._end = end
 
@@ -50,7 +52,7 @@ class _Socket:
 class _Reader(io.RawIOBase):
     """Reads a socket with a timeout that shrinks."""
 
-    def __init__(self, inner: socket, end: float) -> None:
+    def __init__(self, inner: socket.socket, end: float) -> None:
         self._inner = inner
         self._raw = inner.makefile("rb", buffering=0)
         self._end = end
@@ -89,7 +91,7 @@ class _BoundedHTTP(HTTPConnection):
     _ends_headers = False
     _headers_held: bytes = b""
 
-    def _new_conn(self) -> socket:
+    def _new_conn(self) -> socket.socket:
         """Connect to one of the host's addresses; looking them up and trying all of them share the time left."""
         end = exchange_end.get()
         if end is None:
@@ -102,13 +104,13 @@ class _BoundedHTTP(HTTPConnection):
 
     def _addresses(self, name: str, end: float) -> list[str]:
         try:
-            return addresses_of(name, self.port, end)
+            return _addresses_of(name, self.port, end)
         except TimeoutError as error:
             raise ConnectTimeoutError(self, f"{name} was not looked up in time") from error
         except (OSError, UnicodeError) as error:
-            raise NameResolutionError(name, self, gaierror(*error.args[:2])) from error
+            raise NameResolutionError(name, self, socket.gaierror(*error.args[:2])) from error
 
-    def _connect_to_any(self, addresses: Iterable[str], end: float) -> socket:
+    def _connect_to_any(self, addresses: Iterable[str], end: float) -> socket.socket:
         failure: Exception = NewConnectionError(self, "the host has no address")
         longest = self.timeout
         for address in addresses:
@@ -160,7 +162,36 @@ def _bound_response(connection: Any) -> None:
         return
     connection.timeout = max(0.001, end - time.monotonic())
 
-    def respond(connected: socket, *details: Any, **options: Any) -> HTTPResponse:
+    def respond(connected: socket.socket, *details: Any, **options: Any) -> HTTPResponse:
         return HTTPResponse(_Socket(connected, end), *details, **options)  # type: ignore[arg-type]  # its file alone
 
     connection.response_class = respond
+
+
+def _addresses_of(host: str, port: int, end: float) -> list[str]:
+    """Return the numeric addresses of a host, in the order in which they are to be tried.
+
+    Args:
+        host: Its name, or an address, IPv6 in brackets or not.
+        port: The port.
+        end: When they must be known, by the monotonic clock.
+
+    Raises:
+        TimeoutError: If they are not known by then.
+        OSError: If there are none.
+    """
+    bare = host.strip("[]")
+    if _is_numeric(bare):
+        return [bare]
+    with DaemonThreads(1) as threads:
+        lookup = threads.submit(socket.getaddrinfo, bare, port, 0, socket.SOCK_STREAM)
+        infos = lookup.result(timeout=max(0.0, end - time.monotonic()))
+    return list(dict.fromkeys(str(address[0]) for *_, address in infos))
+
+
+def _is_numeric(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True

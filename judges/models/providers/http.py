@@ -8,12 +8,14 @@ decompression can exceed the size limit.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextvars import ContextVar
 from functools import partial
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, Self
@@ -30,12 +32,9 @@ from judges.models.providers.http_errors import (
     EndpointStatusError,
     EndpointTimeoutError,
     error_in,
-    hidden_target,
-    hide_targets,
-    mask_words,
 )
 from judges.models.providers.sessions import Sessions, exchange_end, resolver
-from judges.runtime.observation import current
+from judges.runtime.observation import current, setting
 from judges.runtime.validation import SharedByCopies
 
 if TYPE_CHECKING:
@@ -198,7 +197,7 @@ class Endpoint(SharedByCopies):
         """
         pool, target = self._connections(), self._target(path)
         try:
-            with hidden_target(target):
+            with _hidden_target(target):
                 return self._exchange(pool, target, body, with_trace(headers), on_part)
         except EndpointError:
             raise
@@ -305,7 +304,7 @@ class Endpoint(SharedByCopies):
             raise ConfigurationError(f"to ask a model at {self._origin} from sync code, {_INSTALL}") from error
         from judges.models.providers.bounded_http import bounded  # noqa: PLC0415 - imports urllib3
 
-        hide_targets()
+        _hide_targets()
         pool = urllib3.connection_from_url(
             self._origin,
             headers=_plain(self._headers),
@@ -404,7 +403,7 @@ class Endpoint(SharedByCopies):
         """
         detail = error_in(response.body)
         secrets = [text for name, text in _plain(self._headers).items() if name not in _OWN_HEADERS]
-        masked = mask_words(
+        masked = _mask_words(
             shorten(detail, _LONGEST_DETAIL, placeholder=" ..."),
             [*secrets, self._url.path, self._url.query, *hidden],
         )
@@ -512,3 +511,40 @@ def _checked_timeout(timeout_s: object) -> float:
     if isinstance(timeout_s, bool) or not isinstance(timeout_s, int | float) or not 0 < timeout_s < float("inf"):
         raise unfit("timeout_s is a number of seconds above 0", timeout_s)
     return float(timeout_s)
+
+
+def _mask_words(text: str, hidden: Iterable[str]) -> str:
+    """Mask each word of `text` that also occurs in a hidden text: endpoints quote keys and prompts in errors."""
+    quoted = "\n".join(hidden)
+    return re.sub(r"\w{4,}", lambda word: "..." if word.group() in quoted else word.group(), text)
+
+
+_LOGGERS = ("urllib3.connectionpool", "urllib3.connection", "urllib3.util.retry")
+_HIDDEN = "/..."
+_target: ContextVar[str | None] = ContextVar("target", default=None)
+
+
+def _hide_targets() -> None:
+    """Let urllib3's loggers hide the targets of `_hidden_target`; other requests are logged as ever."""
+    for name in _LOGGERS:
+        logging.getLogger(name).addFilter(_hide)
+
+
+def _hidden_target(target: str) -> setting[str | None]:
+    """Hide a request's path and query in what is logged within a `with` block."""
+    return setting(_target, target)
+
+
+def _hide(record: logging.LogRecord) -> bool:
+    """Replace the current target in a record's arguments; keep the record."""
+    target = _target.get()
+    if target is not None and isinstance(record.args, tuple):
+        record.args = tuple(_without(argument, target) for argument in record.args)
+    return True
+
+
+def _without(argument: object, target: str) -> object:
+    if isinstance(argument, int | float | None):
+        return argument
+    text = str(argument)
+    return text.replace(target, _HIDDEN) if target in text else argument

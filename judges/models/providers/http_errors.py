@@ -10,15 +10,11 @@ EndpointError               a request to an endpoint failed
 from __future__ import annotations
 
 import json
-import logging
-import re
-from collections.abc import Iterable, Mapping
-from contextvars import ContextVar
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
 from judges.errors import JudgesError
-from judges.runtime.observation import setting
 
 _KEPT_HEADERS = ("retry-after", "x-ratelimit-", "x-request-id", "x-should-retry")
 
@@ -112,40 +108,3 @@ def error_in(body: bytes) -> str:
     parts += place if isinstance(place, list) else []
     parts += [beside.get("raw")] if isinstance(beside, dict) else []
     return " ".join(part for part in parts if isinstance(part, str))
-
-
-def mask_words(text: str, hidden: Iterable[str]) -> str:
-    """Mask each word of `text` that also occurs in a hidden text: endpoints quote keys and prompts in errors."""
-    quoted = "\n".join(hidden)
-    return re.sub(r"\w{4,}", lambda word: "..." if word.group() in quoted else word.group(), text)
-
-
-_LOGGERS = ("urllib3.connectionpool", "urllib3.connection", "urllib3.util.retry")
-_HIDDEN = "/..."
-_target: ContextVar[str | None] = ContextVar("target", default=None)
-
-
-def hide_targets() -> None:
-    """Let urllib3's loggers hide the targets of `hidden_target`; other requests are logged as ever."""
-    for name in _LOGGERS:
-        logging.getLogger(name).addFilter(_hide)
-
-
-def hidden_target(target: str) -> setting[str | None]:
-    """Hide a request's path and query in what is logged within a `with` block."""
-    return setting(_target, target)
-
-
-def _hide(record: logging.LogRecord) -> bool:
-    """Replace the current target in a record's arguments; keep the record."""
-    target = _target.get()
-    if target is not None and isinstance(record.args, tuple):
-        record.args = tuple(_without(argument, target) for argument in record.args)
-    return True
-
-
-def _without(argument: object, target: str) -> object:
-    if isinstance(argument, int | float | None):
-        return argument
-    text = str(argument)
-    return text.replace(target, _HIDDEN) if target in text else argument

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 from judges.errors import ConfigurationError, one_line, shortened, unfit
 from judges.messages import MediaKind, langchain_content
-from judges.model import ModelRequest, ModelResponse, PromptRole, has_method
+from judges.model import ModelRequest, ModelResponse, PromptRole
 from judges.models.likelihood import ALTERNATIVES, NOT_GIVEN, REFUSED, tokens_in, with_ratings
 from judges.models.prompt_and_reply import finish_reason_of
 from judges.models.providers.http import checked_address
@@ -111,8 +111,20 @@ _NAMING = "a model is named by provider and model, for instance 'openai:gpt-5-mi
 def looks_like_chat_model(candidate: object) -> bool:
     """Check by its methods whether `candidate` is a chat model, without importing LangChain."""
     return all(hasattr(candidate, name) for name in ("invoke", "ainvoke", "bind")) and (
-        has_method(candidate, "bind_tools") or has_method(candidate, "with_structured_output")
+        _has_method(candidate, "bind_tools") or _has_method(candidate, "with_structured_output")
     )
+
+
+def _has_method(candidate: object, name: str) -> bool:
+    """Check whether a thing has a method, also where looking for it fails.
+
+    A LangChain model with fallbacks reads the method's annotations first, which may name what its module imports
+    for type checkers alone.
+    """
+    try:
+        return hasattr(candidate, name)
+    except Exception:  # noqa: BLE001 - whatever else than AttributeError comes of a method that is there
+        return True
 
 
 class LangChainModel(SharedByCopies):

@@ -19,8 +19,8 @@ from pydantic import PrivateAttr
 from judges.model import LlmRun
 from judges.models.providers.langchain import usage_of
 from judges.models.providers.openai_messages import PROVIDER
-from judges.runtime import observation
 from judges.runtime.budget import Allowance, CallStopped, Refused
+from judges.runtime.observation import current, observing
 from judges.verdict import Usage
 
 _handler: ContextVar[BaseCallbackHandler | None] = ContextVar("judges.langchain_calls", default=None)
@@ -79,7 +79,7 @@ class _CallCounter(BaseCallbackHandler):
             self._allowance.check()
 
     def _begin(self, run_id: UUID, metadata: Mapping[str, Any] | None) -> None:
-        if observation.is_counted():
+        if current.get().is_counted:
             return
         with _stopping():
             self._allowance.take(run_id)
@@ -136,13 +136,13 @@ class ObservedModel(BaseChatModel, Generic[T]):
 
     def run(self) -> T:
         """Make the call, and return what it returned."""
-        with observation.counted():
+        with observing(is_counted=True):
             self.invoke(list(self._details.messages()), self._config())
         return self._results[0]
 
     async def arun(self) -> T:
         """Make the call without blocking."""
-        with observation.counted():
+        with observing(is_counted=True):
             await self.ainvoke(list(self._details.messages()), self._config())
         return self._results[0]
 

@@ -6,10 +6,10 @@ import hashlib
 import json
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import lru_cache, partial
 from types import EllipsisType
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from pydantic import BaseModel, JsonValue, SecretStr
 
@@ -28,6 +28,7 @@ from judges.models.providers.http_errors import (
     error_in,
 )
 from judges.models.providers.llama import TIMEOUT_S, LlamaEndpoint, LocalModel
+from judges.models.providers.openai_fields import ChatSettings, Limit
 from judges.models.providers.openai_replies import (
     OK,
     ChunkReader,
@@ -55,9 +56,6 @@ PATH = "/chat/completions"
 
 _BAD_REQUEST = (400, 422)
 
-_Limit = Literal["max_tokens", "max_completion_tokens"]
-"""The two names of the field that limits the length of a reply."""
-
 Fields = dict[str, Any]
 """The fields of a request, or of its reply."""
 
@@ -66,62 +64,6 @@ OnChunk = Callable[[Fields], None]
 
 _Sending = Generator[Fields, Fields, Fields]
 """Yields requests to send until there is a completion, and returns that."""
-
-
-@dataclass(frozen=True, slots=True)
-class _ChatSettings:
-    """Fields that a client adds to each request.
-
-    Args:
-        model: Name of the model.
-        temperature: Sampling temperature, or None.
-        max_tokens: Longest reply in tokens, or None.
-        stream: Whether the reply is sent as a stream.
-        extra: Further fields of every request, a judge's too.
-        generating: Fields of requests for an answer only.
-    """
-
-    model: str
-    temperature: float | None = None
-    max_tokens: int | None = None
-    stream: bool = False
-    extra: Mapping[str, Any] = field(default_factory=dict)
-    generating: Mapping[str, Any] = field(default_factory=dict)
-
-    def bound(self, fields: Mapping[str, Any]) -> Self:
-        """Return these settings with further fields, which replace those of the same name."""
-        checked = openai_fields.checked_bound(fields)
-        others = {name: value for name, value in checked.items() if name not in openai_fields.SETTINGS}
-        generating = {name: value for name, value in others.items() if name in openai_fields.GENERATING}
-        extra = {name: value for name, value in others.items() if name not in openai_fields.GENERATING}
-        return replace(
-            self,
-            model=openai_fields.checked_name(checked.get("model", self.model)),
-            temperature=_number(checked, "temperature", self.temperature),
-            max_tokens=_number(checked, "max_tokens", self.max_tokens),
-            stream=bool(checked.get("stream", self.stream)),
-            extra={**self.extra, **extra},
-            generating={**self.generating, **generating},
-        )
-
-    def fields(self, request: Mapping[str, Any], limit: _Limit) -> Fields:
-        """Return a whole request: these fields, and before them those of the request."""
-        fields: Fields = {"model": self.model, **self.extra, **self.generating}
-        if self.temperature is not None:
-            fields["temperature"] = self.temperature
-        if self.max_tokens is not None:
-            fields[limit] = self.max_tokens
-        if self.stream:
-            fields |= {"stream": True, "stream_options": {"include_usage": True}}
-        fields.update(request)
-        return fields
-
-
-def _number(fields: Mapping[str, Any], name: str, default: Any) -> Any:
-    value = fields.get(name, default)
-    if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
-        return value
-    raise ConfigurationError(f"{name} is a number, not {value!r}")
 
 
 class _ChatCalls:
@@ -139,10 +81,10 @@ class _ChatCalls:
     def __init__(
         self,
         endpoint: Endpoint,
-        settings: _ChatSettings,
+        settings: ChatSettings,
         *,
         retries: int,
-        limit: _Limit,
+        limit: Limit,
         headers: Mapping[str, str] | None,
         on_chunk: OnChunk | None = None,
     ) -> None:
@@ -151,7 +93,7 @@ class _ChatCalls:
         self._on_chunk = on_chunk
         self._retries = retries
         self._headers = headers
-        self.limit: _Limit = limit
+        self.limit: Limit = limit
 
     def send(self, request: Mapping[str, Any]) -> Fields:
         """Send a request, and return the completion as the endpoint sent it."""
@@ -215,7 +157,7 @@ class _ChatCalls:
         return is_ours and is_refused and self.limit == "max_tokens"
 
     def _deliver(self, fields: Fields) -> Fields:
-        body, reader = openai_fields.encoded(fields), self._reader()
+        body, reader = _encode_request(fields), self._reader()
 
         def post() -> Fields:
             on_part = None if reader is None else reader.feed
@@ -229,7 +171,7 @@ class _ChatCalls:
             return retry.persist(post, first, self._retries)
 
     async def _adeliver(self, fields: Fields) -> Fields:
-        body, reader = openai_fields.encoded(fields), self._reader()
+        body, reader = _encode_request(fields), self._reader()
 
         async def post() -> Fields:
             on_part = None if reader is None else reader.feed
@@ -257,6 +199,7 @@ _TIMEOUT_S = 60.0
 _METHODS: tuple[Method, ...] = ("json_schema", "tools", "text")
 _OPENAI_CLASSES = {"BaseChatOpenAI", "ChatOpenAI"}
 _JSON = json.JSONEncoder(ensure_ascii=False)
+_STRICT_JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 
 
 class OpenAICompatible(Connected):
@@ -333,15 +276,11 @@ class OpenAICompatible(Connected):
         stream: bool = False,
     ) -> None:
         temperature, judging_at = (None, 0.0) if isinstance(temperature, EllipsisType) else (temperature,) * 2
-        self._chat = _ChatSettings(
-            model=openai_fields.checked_name(model),
-            temperature=openai_fields.checked_temperature(temperature),
-            max_tokens=None if max_tokens is None else whole_number(max_tokens, setting="max_tokens"),
-            stream=stream,
-            extra=openai_fields.checked_extra({} if extra is None else extra),
+        self._chat = ChatSettings.of(
+            model, temperature=temperature, max_tokens=max_tokens, stream=stream, extra=extra
         )
         self.retries = whole_number(retries, setting="retries", least=0)
-        self._endings = openai_fields.checked_endings(endings)
+        self._endings = _checked_endings(endings)
         is_local = openai_fields.local_name(base_url) is not None
         timeout_s = (TIMEOUT_S if is_local else _TIMEOUT_S) if timeout_s is None else timeout_s
         self._endpoint = (
@@ -509,7 +448,7 @@ class OpenAICompatible(Connected):
         Raises:
             ConfigurationError: If a tool cannot be offered, or a field cannot be bound.
         """
-        return self.bind(**openai_fields.tool_fields(tools, tool_choice, strict=strict), **fields)
+        return self.bind(**_tool_fields(tools, tool_choice, strict=strict), **fields)
 
     def is_model(self, other: object) -> bool:
         """Check whether `other` uses this model: at this address, or through LangChain under the same name."""
@@ -599,7 +538,7 @@ class OpenAICompatible(Connected):
         self._plan = lesser or self._plan
         return lesser is not None
 
-    def _with(self, chat: _ChatSettings, fields: Mapping[str, Any]) -> Self:
+    def _with(self, chat: ChatSettings, fields: Mapping[str, Any]) -> Self:
         """Take settings in which `fields` are new; of a fresh copy alone."""
         self._chat = chat
         if "temperature" in fields:
@@ -673,3 +612,57 @@ def _encoded(message: tuple[PromptRole, Content]) -> bytes:
 def _encoded_once(messages: tuple[tuple[PromptRole, str], ...]) -> bytes:
     """Return the messages as JSON that are the same in all requests of a judge: its task and worked examples."""
     return b", ".join(map(_encoded, messages))
+
+
+def _encode_request(fields: Mapping[str, Any]) -> bytes:
+    """Return a request as it is posted.
+
+    Raises:
+        ConfigurationError: If it cannot be written as JSON.
+    """
+    try:
+        return _STRICT_JSON.encode(fields).encode("utf-8", "replace")
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ConfigurationError(f"the request cannot be written as JSON: {error}") from None
+
+
+def _checked_endings(endings: object) -> frozenset[str]:
+    """Return the words with which an endpoint ends a whole reply, checked; one alone may be a text."""
+    words = (endings,) if isinstance(endings, str) else endings
+    if not isinstance(words, Collection) or not all(isinstance(word, str) for word in words):
+        raise unfit("endings is a list of texts such as ['complete']", endings)
+    return frozenset(words)
+
+
+def _tool_fields(tools: Sequence[Any], tool_choice: object, *, strict: bool | None) -> dict[str, Any]:
+    """Return the request fields that offer tools.
+
+    Args:
+        tools: LangChain tools, functions, pydantic classes, or tools in the form of chat completions.
+        tool_choice: None leaves it to the model; `"auto"`, `"none"`, `"required"` (or `"any"`, or True), a tool's
+            name, or the field itself.
+        strict: Whether arguments must fit the schema exactly; None leaves it to the endpoint.
+    """
+    from langchain_core.utils.function_calling import convert_to_openai_tool  # noqa: PLC0415 - on demand
+
+    try:
+        converted = [convert_to_openai_tool(tool, strict=strict) for tool in tools]
+    except (TypeError, ValueError) as error:
+        raise ConfigurationError(f"a tool cannot be offered: {str(error).splitlines()[0]}") from error
+    fields: dict[str, Any] = {"tools": converted}
+    if tool_choice is None or tool_choice is False:
+        return fields
+    names = [tool["function"]["name"] for tool in converted if isinstance(tool.get("function"), Mapping)]
+    return {**fields, "tool_choice": _checked_choice(tool_choice, names)}
+
+
+def _checked_choice(choice: object, names: Sequence[str]) -> object:
+    if isinstance(choice, Mapping) or choice in ("auto", "none", "required"):
+        return choice
+    if choice is True or choice == "any":
+        return "required"
+    if choice in names:
+        return {"type": "function", "function": {"name": choice}}
+    raise ConfigurationError(
+        f"tool_choice is 'auto', 'none', 'required' or the name of a tool ({', '.join(names)}), not {choice!r}"
+    )

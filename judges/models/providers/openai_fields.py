@@ -1,22 +1,23 @@
-"""Fields of chat-completions requests, as users set them: checked where they are set, not where they are sent."""
+"""What users set of chat-completions requests, names of models and fields, checked where they are set."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any, TypeGuard
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Self, TypeGuard
 
 from pydantic import JsonValue
 
 from judges.errors import ConfigurationError, shortened, unfit
-from judges.runtime.validation import finite_number
+from judges.runtime.validation import finite_number, whole_number
 
-GENERATING = frozenset({"response_format", "tool_choice", "tools"})
+_GENERATING = frozenset({"response_format", "tool_choice", "tools"})
 """Fields that only requests for an answer have; a judge's requests have their own."""
 
-SETTINGS = frozenset({"max_tokens", "model", "stream", "temperature"})
+_SETTINGS = frozenset({"max_tokens", "model", "stream", "temperature"})
 """Fields that have a setting of their own."""
 
 _ADDRESS_VARIABLES = ("OPENAI_BASE_URL", "OPENAI_API_BASE")
@@ -70,18 +71,6 @@ def address_for(name: str, address: str | None) -> str:
     return base_url
 
 
-def encoded(fields: Mapping[str, Any]) -> bytes:
-    """Return a request as it is posted.
-
-    Raises:
-        ConfigurationError: If it cannot be written as JSON.
-    """
-    try:
-        return _JSON.encode(fields).encode("utf-8", "replace")
-    except (TypeError, ValueError, RecursionError) as error:
-        raise ConfigurationError(f"the request cannot be written as JSON: {error}") from None
-
-
 def checked_name(model: object) -> str:
     """Return the name of a model at an endpoint, checked."""
     if not isinstance(model, str) or not model.strip():
@@ -89,26 +78,18 @@ def checked_name(model: object) -> str:
     return model
 
 
-def checked_temperature(temperature: float | None) -> float | None:
+def _checked_temperature(temperature: float | None) -> float | None:
     """Return a sampling temperature, checked; None leaves it to the endpoint."""
     if temperature is not None and finite_number(temperature, setting="temperature") < 0:
         raise unfit("temperature is a number from 0", temperature)
     return temperature
 
 
-def checked_endings(endings: object) -> frozenset[str]:
-    """Return the words with which an endpoint ends a whole reply, checked; one alone may be a text."""
-    words = (endings,) if isinstance(endings, str) else endings
-    if not isinstance(words, Collection) or not all(isinstance(word, str) for word in words):
-        raise unfit("endings is a list of texts such as ['complete']", endings)
-    return frozenset(words)
-
-
-def checked_extra(extra: object) -> dict[str, JsonValue]:
+def _checked_extra(extra: object) -> dict[str, JsonValue]:
     """Return the further fields of a client's requests, checked."""
     if not isinstance(extra, Mapping) or not all(isinstance(name, str) for name in extra):
         raise ConfigurationError("extra is a mapping from names of fields to values, for instance {'seed': 7}")
-    taken = sorted((SETTINGS | GENERATING | {"messages", "n"}) & extra.keys())
+    taken = sorted((_SETTINGS | _GENERATING | {"messages", "n"}) & extra.keys())
     if taken:
         raise ConfigurationError(
             f"extra holds no {', '.join(taken)}: these have a setting, are the judge's own, or are bound for "
@@ -117,7 +98,7 @@ def checked_extra(extra: object) -> dict[str, JsonValue]:
     return _checked_json(extra, "extra")
 
 
-def checked_bound(fields: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+def _checked_bound(fields: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     """Return fields that are bound to a client, checked."""
     if "messages" in fields:
         raise ConfigurationError("messages are not bound; they are the question")
@@ -134,35 +115,74 @@ def _checked_json(fields: Mapping[str, JsonValue], what: str) -> dict[str, JsonV
     return dict(fields)
 
 
-def tool_fields(tools: Sequence[Any], tool_choice: object, *, strict: bool | None) -> dict[str, Any]:
-    """Return the request fields that offer tools.
+Limit = Literal["max_tokens", "max_completion_tokens"]
+"""The two names of the field that limits the length of a reply."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChatSettings:
+    """Fields that a client adds to each request.
 
     Args:
-        tools: LangChain tools, functions, pydantic classes, or tools in the form of chat completions.
-        tool_choice: None leaves it to the model; `"auto"`, `"none"`, `"required"` (or `"any"`, or True), a tool's
-            name, or the field itself.
-        strict: Whether arguments must fit the schema exactly; None leaves it to the endpoint.
+        model: Name of the model.
+        temperature: Sampling temperature, or None.
+        max_tokens: Longest reply in tokens, or None.
+        stream: Whether the reply is sent as a stream.
+        extra: Further fields of every request, a judge's too.
+        generating: Fields of requests for an answer only.
     """
-    from langchain_core.utils.function_calling import convert_to_openai_tool  # noqa: PLC0415 - on demand
 
-    try:
-        converted = [convert_to_openai_tool(tool, strict=strict) for tool in tools]
-    except (TypeError, ValueError) as error:
-        raise ConfigurationError(f"a tool cannot be offered: {str(error).splitlines()[0]}") from error
-    fields: dict[str, Any] = {"tools": converted}
-    if tool_choice is None or tool_choice is False:
+    model: str
+    temperature: float | None = None
+    max_tokens: int | None = None
+    stream: bool = False
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    generating: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, model: str, *, temperature: float | None, max_tokens: int | None, stream: bool, extra: object
+    ) -> Self:
+        """Return the settings of a client, checked."""
+        return cls(
+            model=checked_name(model),
+            temperature=_checked_temperature(temperature),
+            max_tokens=None if max_tokens is None else whole_number(max_tokens, setting="max_tokens"),
+            stream=stream,
+            extra=_checked_extra({} if extra is None else extra),
+        )
+
+    def bound(self, fields: Mapping[str, Any]) -> Self:
+        """Return these settings with further fields, which replace those of the same name."""
+        checked = _checked_bound(fields)
+        others = {name: value for name, value in checked.items() if name not in _SETTINGS}
+        generating = {name: value for name, value in others.items() if name in _GENERATING}
+        extra = {name: value for name, value in others.items() if name not in _GENERATING}
+        return replace(
+            self,
+            model=checked_name(checked.get("model", self.model)),
+            temperature=_number(checked, "temperature", self.temperature),
+            max_tokens=_number(checked, "max_tokens", self.max_tokens),
+            stream=bool(checked.get("stream", self.stream)),
+            extra={**self.extra, **extra},
+            generating={**self.generating, **generating},
+        )
+
+    def fields(self, request: Mapping[str, Any], limit: Limit) -> dict[str, Any]:
+        """Return a whole request: these fields, and before them those of the request."""
+        fields: dict[str, Any] = {"model": self.model, **self.extra, **self.generating}
+        if self.temperature is not None:
+            fields["temperature"] = self.temperature
+        if self.max_tokens is not None:
+            fields[limit] = self.max_tokens
+        if self.stream:
+            fields |= {"stream": True, "stream_options": {"include_usage": True}}
+        fields.update(request)
         return fields
-    names = [tool["function"]["name"] for tool in converted if isinstance(tool.get("function"), Mapping)]
-    return {**fields, "tool_choice": _checked_choice(tool_choice, names)}
 
 
-def _checked_choice(choice: object, names: Sequence[str]) -> object:
-    if isinstance(choice, Mapping) or choice in ("auto", "none", "required"):
-        return choice
-    if choice is True or choice == "any":
-        return "required"
-    if choice in names:
-        return {"type": "function", "function": {"name": choice}}
-    raise ConfigurationError(
-        f"tool_choice is 'auto', 'none', 'required' or the name of a tool ({', '.join(names)}), not {choice!r}"
-    )
+def _number(fields: Mapping[str, Any], name: str, default: Any) -> Any:
+    value = fields.get(name, default)
+    if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
+        return value
+    raise ConfigurationError(f"{name} is a number, not {value!r}")

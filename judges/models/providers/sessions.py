@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import time
 import weakref
 from collections.abc import AsyncGenerator, Callable
 from contextvars import ContextVar
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
-from judges.runtime.flow import DaemonThreads, in_daemon_thread
+from judges.runtime.flow import in_daemon_thread
 
 if TYPE_CHECKING:
     from aiohttp import ClientSession
@@ -104,27 +102,6 @@ def _close_all(sessions: dict[asyncio.AbstractEventLoop, _Session]) -> None:
             loop.call_soon_threadsafe(opened.begin_to_close)
 
 
-def addresses_of(host: str, port: int, end: float) -> list[str]:
-    """Return the numeric addresses of a host, in the order in which they are to be tried.
-
-    Args:
-        host: Its name, or an address, IPv6 in brackets or not.
-        port: The port.
-        end: When they must be known, by the monotonic clock.
-
-    Raises:
-        TimeoutError: If they are not known by then.
-        OSError: If there are none.
-    """
-    bare = host.strip("[]")
-    if _is_numeric(bare):
-        return [bare]
-    with DaemonThreads(1) as threads:
-        lookup = threads.submit(socket.getaddrinfo, bare, port, 0, socket.SOCK_STREAM)
-        infos = lookup.result(timeout=max(0.0, end - time.monotonic()))
-    return list(dict.fromkeys(str(address[0]) for *_, address in infos))
-
-
 def resolver() -> AbstractResolver | None:
     """Return what looks host names up for aiohttp; None where aiohttp needs no threads for it."""
     from aiohttp.resolver import DefaultResolver, ThreadedResolver  # noqa: PLC0415 - an extra
@@ -145,11 +122,3 @@ class _Lookups:
     async def getnameinfo(self, address: Any, flags: int = 0) -> tuple[str, str]:
         """Return an address as text; nothing is looked up."""
         return await asyncio.get_running_loop().getnameinfo(address, flags)
-
-
-def _is_numeric(host: str) -> bool:
-    try:
-        ip_address(host)
-    except ValueError:
-        return False
-    return True

@@ -262,7 +262,7 @@ _NO = "The documents do not support this, or not all of it."
 _MEND = "Say only what the documents support."
 
 
-class MiniCheck:
+class _MiniCheck:
     """Ask whether the documents support what is judged: yes is the highest level, no the lowest.
 
     The documents are the retrieved documents, the results of tools, and the reference. MiniCheck (arXiv
@@ -418,7 +418,7 @@ def _own_dialect(name: str) -> prompt_and_reply.Dialect | None:
     """Return the dialect of this name, if there is one."""
     if name not in get_args(DialectName):
         return None
-    return MiniCheck() if name == "minicheck" else _graded(name)
+    return _MiniCheck() if name == "minicheck" else _graded(name)
 
 
 def speaking(
