@@ -63,7 +63,7 @@ class Audit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ThresholdEvidence:
+class _ThresholdEvidence:
     """What the audits say of the promise at one threshold.
 
     Args:
@@ -103,7 +103,7 @@ class Standing:
     alarm_at: float
     audits: int = 0
     bad: int = 0
-    thresholds: tuple[ThresholdEvidence, ...] = ()
+    thresholds: tuple[_ThresholdEvidence, ...] = ()
     moves: tuple[tuple[int, float | None], ...] = ()
     on_alarm: OnAlarm = "log"
 
@@ -278,7 +278,7 @@ class AuditedPromise:
             moves=tuple(self._moves),
             on_alarm=self._on_alarm,
             thresholds=tuple(
-                ThresholdEvidence(
+                _ThresholdEvidence(
                     threshold=threshold, audits=one.audits, bad=one.bad, evidence=one.against, highest=one.highest
                 )
                 for threshold, one in self._processes.items()

@@ -59,7 +59,7 @@ _RESAMPLES = 500
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReliabilityBin:
+class _ReliabilityBin:
     """Answers of about the same `p_pass`.
 
     Args:
@@ -91,7 +91,7 @@ class Reliability:
         scores: Brier score and calibration error of `p_pass`, with what chance explains.
     """
 
-    bins: tuple[ReliabilityBin, ...]
+    bins: tuple[_ReliabilityBin, ...]
     scores: RankMetrics
 
     def __str__(self) -> str:
@@ -119,7 +119,7 @@ class Reliability:
         yield f"  {self.verdict}"
 
 
-def _drawn(one: ReliabilityBin) -> str:
+def _drawn(one: _ReliabilityBin) -> str:
     def place(share: float) -> int:
         return round(share * (_WIDTH - 1))
 
@@ -163,10 +163,10 @@ def _said_and_good(
     return pairs
 
 
-def _bin(held: Sequence[tuple[float, bool]]) -> ReliabilityBin:
+def _bin(held: Sequence[tuple[float, bool]]) -> _ReliabilityBin:
     n, goods = len(held), sum(is_good for _, is_good in held)
     low, high = wilson(goods, n)
-    return ReliabilityBin(n=n, said=sum(share for share, _ in held) / n, good=goods / n, low=low, high=high)
+    return _ReliabilityBin(n=n, said=sum(share for share, _ in held) / n, good=goods / n, low=low, high=high)
 
 
 def _actively_drawn(rows: Sequence[JudgedAnswer]) -> tuple[list[JudgedAnswer], list[str]]:

@@ -104,7 +104,7 @@ def _loop_of(group: Sequence[JudgedAnswer], judge: str, good: float) -> Labelled
 
 
 @dataclass(frozen=True, kw_only=True)
-class BenefitPart:
+class _BenefitPart:
     """The benefit of some of the loops, or of one more attempt.
 
     Args:
@@ -138,8 +138,8 @@ class BenefitReport:
     retried: int
     unlabelled: int
     unshown: int
-    steps: tuple[BenefitPart, ...] = ()
-    parts: tuple[BenefitPart, ...] = ()
+    steps: tuple[_BenefitPart, ...] = ()
+    parts: tuple[_BenefitPart, ...] = ()
     gap: statistics.RiseGap | None = None
 
     @property
@@ -303,7 +303,7 @@ def _between(loops: Sequence[LabelledLoop], places: Sequence[tuple[int, int]]) -
     )
 
 
-def _steps(loops: Sequence[LabelledLoop]) -> Iterator[BenefitPart]:
+def _steps(loops: Sequence[LabelledLoop]) -> Iterator[_BenefitPart]:
     """Yield what each further attempt makes of the answer that a loop had until then."""
     most = max((len(loop.ratings) for loop in loops), default=0)
     for shorter, longer in pairwise(range(1, most + 1)):
@@ -312,10 +312,10 @@ def _steps(loops: Sequence[LabelledLoop]) -> Iterator[BenefitPart]:
             (loop, both) for loop, both in zip(loops, places, strict=True) if _is_labelled(loop, *both)
         ]
         benefit = _between([loop for loop, _ in labelled_steps], [both for _, both in labelled_steps])
-        yield BenefitPart(kind="attempt", name=f"attempt {longer}", benefit=benefit)
+        yield _BenefitPart(kind="attempt", name=f"attempt {longer}", benefit=benefit)
 
 
-def _by_judge(loops: Sequence[LabelledLoop]) -> Iterator[BenefitPart]:
+def _by_judge(loops: Sequence[LabelledLoop]) -> Iterator[_BenefitPart]:
     groups: dict[str, list[LabelledLoop]] = {}
     for loop in loops:
         if _is_labelled(loop, 0, loop.final):
@@ -325,7 +325,7 @@ def _by_judge(loops: Sequence[LabelledLoop]) -> Iterator[BenefitPart]:
             yield _part("judge", name or "unknown", group)
 
 
-def _by_slice(labelled_loops: Sequence[LabelledLoop]) -> Iterator[BenefitPart]:
+def _by_slice(labelled_loops: Sequence[LabelledLoop]) -> Iterator[_BenefitPart]:
     groups: dict[tuple[str, str], list[LabelledLoop]] = {}
     for loop in labelled_loops:
         for key in loop.slices.items():
@@ -334,16 +334,16 @@ def _by_slice(labelled_loops: Sequence[LabelledLoop]) -> Iterator[BenefitPart]:
         yield _part("slice", f"{column}={value}", group)
 
 
-def _part(kind: Literal["judge", "slice"], name: str, group: Sequence[LabelledLoop]) -> BenefitPart:
-    return BenefitPart(kind=kind, name=name, benefit=_between(group, [(0, loop.final) for loop in group]))
+def _part(kind: Literal["judge", "slice"], name: str, group: Sequence[LabelledLoop]) -> _BenefitPart:
+    return _BenefitPart(kind=kind, name=name, benefit=_between(group, [(0, loop.final) for loop in group]))
 
 
-def _together(parts: Iterable[BenefitPart]) -> tuple[BenefitPart, ...]:
+def _together(parts: Iterable[_BenefitPart]) -> tuple[_BenefitPart, ...]:
     """Return parts of one kind with p-values adjusted together."""
     listed = list(parts)
     adjusted = statistics.judged_together([part.benefit for part in listed])
     return tuple(
-        BenefitPart(kind=part.kind, name=part.name, benefit=benefit)
+        _BenefitPart(kind=part.kind, name=part.name, benefit=benefit)
         for part, benefit in zip(listed, adjusted, strict=True)
     )
 

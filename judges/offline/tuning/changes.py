@@ -191,14 +191,14 @@ class JudgeChange:
     mark: float | None = None
 
 
-class Guidelines(ReplySchema):
+class _Guidelines(ReplySchema):
     """Guidelines found in cases."""
 
     pattern: str = Field(description="text: what people go by, and what the judge overlooks")
     guidelines: list[str] = Field(description="list of texts: one sentence each", max_length=_MOST_GUIDELINES)
 
 
-class Rewording(ReplySchema):
+class _Rewording(ReplySchema):
     """Instructions written anew."""
 
     text_limits: ClassVar[tuple[int, int] | None] = (8_000, 300)
@@ -360,7 +360,7 @@ class TunableJudge:
         Raises:
             AskFailed: If it gives none that can be read.
         """
-        reply = self._ask("tune_guidelines", Guidelines, cases, language)
+        reply = self._ask("tune_guidelines", _Guidelines, cases, language)
         lines = (" ".join(one.split())[:_LONGEST_GUIDELINE] for one in reply.guidelines)
         return tuple(dict.fromkeys(filter(None, lines)))
 
@@ -370,13 +370,13 @@ class TunableJudge:
         Raises:
             AskFailed: If it writes none that can be used.
         """
-        reply: Rewording = self._ask("tune_wording", Rewording, cases, language, check=self._fault_of(language))
+        reply: _Rewording = self._ask("tune_wording", _Rewording, cases, language, check=self._fault_of(language))
         return reply.instructions.strip()
 
     def _fault_of(self, language: Language) -> Any:
         places = set(Template(self.prompt_in(language).task).get_identifiers())
 
-        def fault(reply: Rewording) -> str | None:
+        def fault(reply: _Rewording) -> str | None:
             placeholders = set(Template(reply.instructions).get_identifiers())
             if not reply.instructions.strip():
                 return "instructions: the text is empty"

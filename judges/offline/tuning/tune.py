@@ -66,7 +66,7 @@ of the ways before it; as many ways are tried as the budget has calls for."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class TriedWay:
+class _TriedWay:
     """What a way to change the judge made of the tuning cases, cross-fitted.
 
     Args:
@@ -88,7 +88,7 @@ class TriedWay:
 
 
 @dataclass(frozen=True, kw_only=True)
-class HeldOut:
+class _HeldOut:
     """The judge before and after, on held-out cases.
 
     Args:
@@ -144,8 +144,8 @@ class Tuning:
     judge: str
     improved: bool
     chosen: str
-    tried: tuple[TriedWay, ...]
-    held_out: HeldOut
+    tried: tuple[_TriedWay, ...]
+    held_out: _HeldOut
     tuning_cases: int
     left_out: Mapping[str, int]
     people: float | None
@@ -335,7 +335,7 @@ class _Search:
         if others:
             yield f"what is changed are the prompts in {self.language}; the tuned judge has no others"
 
-    def _choose(self) -> tuple[list[TriedWay], str, float | None]:
+    def _choose(self) -> tuple[list[_TriedWay], str, float | None]:
         """Return the ways tried on the tuning cases, the best, and the mark at which it passes.
 
         Both are empty where nothing is better than the judge as it is.
@@ -344,10 +344,10 @@ class _Search:
         results = {"as it is": verdicts_before, **self._raced()}
         tried = [_tried(way, self._cases, verdicts) for way, verdicts in results.items()]
         complete = [one for one in tried if one.cases == len(self._cases)]
-        best = max(complete, key=TriedWay.rank)
+        best = max(complete, key=_TriedWay.rank)
         mark, right = self._mark_for(results[best.way])
         if mark is not None:
-            tried.append(TriedWay(way=_describe(best.way, mark), right=right, cases=len(self._cases)))
+            tried.append(_TriedWay(way=_describe(best.way, mark), right=right, cases=len(self._cases)))
         return tried, "" if best.way == "as it is" else best.way, mark
 
     def _raced(self) -> dict[str, dict[str, Verdict | None]]:
@@ -466,9 +466,9 @@ def _right_from(mark: float, cases: Iterable[LabelledCase], values: Mapping[str,
     return sum(value is not None and (value >= mark) is case.good for case, value in cases_with_values)
 
 
-def _tried(way: str, cases: Sequence[LabelledCase], verdicts: Mapping[str, Verdict | None]) -> TriedWay:
+def _tried(way: str, cases: Sequence[LabelledCase], verdicts: Mapping[str, Verdict | None]) -> _TriedWay:
     judged = [case for case in cases if case.key in verdicts]
-    return TriedWay(way=way, right=sum(case.agrees(verdicts[case.key]) for case in judged), cases=len(judged))
+    return _TriedWay(way=way, right=sum(case.agrees(verdicts[case.key]) for case in judged), cases=len(judged))
 
 
 def _describe(way: str, mark: float | None) -> str:
@@ -491,11 +491,11 @@ def _marks(values: Iterable[float | None]) -> list[float]:
 
 def _compare(
     cases: Sequence[LabelledCase], before: Sequence[Verdict | None], after: Sequence[Verdict | None] | None
-) -> HeldOut:
+) -> _HeldOut:
     """Return the judge before and after on held-out cases."""
     was = [case.agrees(verdict) for case, verdict in zip(cases, before, strict=True)]
     contested = [case.contested for case in cases]
-    result = HeldOut(
+    result = _HeldOut(
         cases=len(cases),
         questions=len({case.question for case in cases}),
         before=sum(was),
