@@ -142,9 +142,9 @@ def _labels_of_attempts(sources: TrustSources) -> Path | None:
 
 
 def _labels_by_index(evaluation: Evaluation, labels: Path | None) -> dict[int, bool]:
-    from judges.offline.trust.certify import GOOD  # noqa: PLC0415 - likewise
     from judges.offline.trust.loops import with_labels  # noqa: PLC0415 - needs numpy and scipy
     from judges.offline.trust.rows import (  # noqa: PLC0415 - likewise
+        GOOD,
         labels_for,
         majority,
         read_judged,

@@ -25,7 +25,8 @@ from typer.testing import CliRunner
 
 from judges import ConfigurationError, Sample
 from judges.offline import certify, monitor, replay
-from judges.offline.trust.label import LabelFile, Labelling, choose_rows, items_of, labels_in
+from judges.offline.trust.drawing import choose_rows
+from judges.offline.trust.label import LabelFile, Labelling, items_of, labels_in
 from judges.offline.trust.rows import read_judged
 from judges.testing import ScriptedJudge
 from refine import SelfRefine

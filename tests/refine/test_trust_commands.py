@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from judges.certificate import IssuedCertificate
-from judges.offline.trust.label import people_needed
+from judges.offline.trust.drawing import people_needed
 from judges.offline.trust.rows import read_judged
 from judges.testing import ScriptedJudge
 from refine import SelfRefine

@@ -12,7 +12,8 @@ import pytest
 from judges import ConfigurationError
 from judges.offline import align
 from judges.offline.statistics import active_mean, active_probabilities, cluster_se
-from judges.offline.trust.label import LabelFile, Labelling, items_of, labels_to_estimate
+from judges.offline.trust.drawing import labels_to_estimate
+from judges.offline.trust.label import LabelFile, Labelling, items_of
 from judges.offline.trust.rows import labels_file, read_judged
 from refine.cli.app import app
 

@@ -14,7 +14,7 @@ from judges import ConfigurationError, Length
 from judges.offline import align, evaluate
 from judges.offline.statistics import CorrectedRate
 from judges.offline.trust.align import Alignment
-from judges.offline.trust.label import to_estimate
+from judges.offline.trust.drawing import to_estimate
 from judges.offline.trust.rows import read_judged
 
 Row = dict[str, Any]

@@ -16,7 +16,7 @@ from judges.certificate import IssuedCertificate
 from judges.offline import certify
 from judges.offline.statistics import clopper_pearson
 from judges.offline.statistics.certificates import questions_needed
-from judges.offline.trust.label import labels_to_certify, write_queue
+from judges.offline.trust.drawing import labels_to_certify, write_queue
 from judges.offline.trust.loops import read_loops
 from tests.loops.recorded import write_loops
 

@@ -12,10 +12,7 @@ from judges.offline import statistics
 from judges.offline.statistics.intervals import Figure, p_text
 from judges.offline.statistics.replay import AttemptPoint, curve_intervals
 from judges.offline.trust.loops import LoopAttempt, LoopPolicy, RecordedLoop, best_of, is_score
-from judges.offline.trust.rows import JudgedAnswer, Opinion, is_tuned, majority
-
-_GOOD = 3
-"""Least human rating that is good."""
+from judges.offline.trust.rows import GOOD, JudgedAnswer, Opinion, is_tuned, majority
 
 _TINY = 0.001
 
@@ -60,7 +57,7 @@ class LabelledLoop:
         return rating is not None and rating >= self.success_rating
 
 
-def good_by_people(opinions: Iterable[Opinion], good: float = _GOOD) -> bool | None:
+def good_by_people(opinions: Iterable[Opinion], good: float = GOOD) -> bool | None:
     """Return whether people call an answer good, by the labels that did not tune the judge; None if undecided."""
     return majority([one for one in opinions if not is_tuned(one.split)], good)
 
@@ -89,7 +86,7 @@ def _loop_of(group: Sequence[JudgedAnswer], judge: str, good: float) -> Labelled
     marks = [row.marks.get(judge) for row in rows]
     metadata = rows[0].metadata
     rating, score = metadata.get("success_rating"), metadata.get("success_score")
-    threshold: float = rating if isinstance(rating, int) else _GOOD
+    threshold: float = rating if isinstance(rating, int) else GOOD
     if isinstance(score, float):
         threshold = score
     values = [None if mark is None else mark.score if is_score(threshold) else mark.effective for mark in marks]

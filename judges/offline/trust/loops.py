@@ -18,6 +18,7 @@ from judges.errors import BadSample, ConfigurationError, plural, shortened
 from judges.offline.dataset.reading import LABEL_NAMES, read_rows, read_sample
 from judges.offline.run.journaled import load_run
 from judges.offline.trust.rows import (
+    GOOD,
     JudgedAnswer,
     Opinion,
     RowSource,
@@ -35,9 +36,6 @@ from judges.verdict import HIGHEST, LOWEST
 
 LeftOut = Literal["unreadable", "no attempt", "attempts missing", "no policy", "no stop reason", "not judged"]
 """Why a row or a loop is left out."""
-
-_GOOD = 3
-"""Least human rating that is good."""
 
 _CRASHES = frozenset({"judge_failed", "generator_failed", "deadline", "budget", "interrupted", "broken_off"})
 """Stop reasons by which a loop ended before its policy had it end."""
@@ -116,7 +114,7 @@ class LoopAttempt:
     @property
     def bad(self) -> bool | None:
         """True if people call the answer bad; a tie is bad; None without a label that may be used to measure."""
-        return is_bad([one for one in self.opinions if not _tuned(one)], _GOOD)
+        return is_bad([one for one in self.opinions if not _tuned(one)], GOOD)
 
     @property
     def tuned(self) -> bool:

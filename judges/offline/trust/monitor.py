@@ -23,6 +23,7 @@ from judges.offline.trust.loops import (
     seconds_of,
 )
 from judges.offline.trust.rows import (
+    GOOD,
     JudgedAnswer,
     RowSource,
     is_bad,
@@ -37,7 +38,6 @@ from judges.verdict import Verdict
 _ALARM_AT = 100.0
 """Value of the alarm statistic from which on it is an alarm: without a change, one in 100 audits or more."""
 _LEAST_ROWS = 50
-_GOOD = 3
 _LEVEL = 0.01
 _MOST_UNSCORED = 0.1
 
@@ -89,7 +89,7 @@ def _judge_canary(
     judge: object,
     labels: RowSource | None = None,
     *,
-    threshold: float = _GOOD,
+    threshold: float = GOOD,
     max_concurrency: int = 8,
 ) -> CanaryResult:
     """Judge a canary set again, and compare with its labels and with the verdicts it holds.
@@ -136,7 +136,7 @@ def _read(row: JudgedAnswer, threshold: float) -> _CanaryRow | None:
     if row.sample is None or len(row.marks) != 1:
         return None
     (mark,) = row.marks.values()
-    bad = is_bad([one for one in row.opinions if not is_tuned(one.split)], _GOOD)
+    bad = is_bad([one for one in row.opinions if not is_tuned(one.split)], GOOD)
     value = mark.score if is_score(threshold) else mark.effective
     if value is None or bad is None:
         return None
@@ -303,7 +303,7 @@ def monitor(
     standing = _standing(every, issued)
     audits, audit_notes = _audited(loops, issued, alpha)
     changes = _changes(loops, issued)
-    recorded_threshold = loops[-1].policy.threshold if loops and loops[-1].policy else _GOOD
+    recorded_threshold = loops[-1].policy.threshold if loops and loops[-1].policy else GOOD
     result = None
     if canary is not None:
         passing = success_rating or recorded_threshold

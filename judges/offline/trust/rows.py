@@ -174,6 +174,9 @@ def _number_in(value: object, name: str, place: str) -> float | None:
         raise ConfigurationError(f"{place}{name} is a number, not {shortened(value)}") from None
 
 
+GOOD = 3
+"""Least human rating that is good."""
+
 _RATING_NAMES = ("rating", "label", "good", "up", "passed")
 _WORDS = {
     **dict.fromkeys(("good", "pass", "passed", "yes", "true", "up", "accept", "correct"), True),

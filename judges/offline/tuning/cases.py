@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from judges.errors import ConfigurationError
 from judges.models.providers.local_models import alike, finest_likeness, traits_of
 from judges.offline.dataset.reading import LABEL_NAMES
+from judges.offline.trust.agreement import people_of
 from judges.offline.trust.loops import LabelledRows
-from judges.offline.trust.report_text import people_of
 from judges.offline.trust.rows import JudgedAnswer, is_tuned, label_digests, lower_median, majority
 from judges.sample import Sample
 from judges.verdict import Verdict
