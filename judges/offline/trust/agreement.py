@@ -41,7 +41,7 @@ Sampling = Literal["random", "by_rating", "active", "elsewhere"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Item:
+class _RatedRow:
     """One judged row: its question, the judge's rating, and whether people call it good, where they said.
 
     Args:
@@ -81,7 +81,7 @@ class PassRate:
     sampling: Sampling
 
 
-def _pass_rate(items: Sequence[_Item], *, sampling: Sampling) -> PassRate | None:
+def _pass_rate(items: Sequence[_RatedRow], *, sampling: Sampling) -> PassRate | None:
     """Return the corrected pass rate of all judged rows; None where no row is judged.
 
     Args:
@@ -110,7 +110,7 @@ def _pass_rate(items: Sequence[_Item], *, sampling: Sampling) -> PassRate | None
 
 
 def _corrected(
-    labelled: Sequence[_Item], rest: Sequence[_Item], scored: Sequence[_Item], sampling: Sampling
+    labelled: Sequence[_RatedRow], rest: Sequence[_RatedRow], scored: Sequence[_RatedRow], sampling: Sampling
 ) -> Figure:
     if not rest and labelled:
         return _human(labelled)
@@ -135,20 +135,20 @@ def _corrected(
     return ppi_rate([bool(one) for one in good], [bool(one) for one in passes], [bool(one) for one in others])
 
 
-def _passes(item: _Item) -> bool:
+def _passes(item: _RatedRow) -> bool:
     return bool(item.passes)
 
 
-def _is_good(item: _Item) -> bool:
+def _is_good(item: _RatedRow) -> bool:
     return bool(item.good)
 
 
-def _is_clustered(items: Sequence[_Item]) -> bool:
+def _is_clustered(items: Sequence[_RatedRow]) -> bool:
     """Check whether some rows ask the same, so that a question is the unit and not a row."""
     return len({item.question_id for item in items}) < len(items)
 
 
-def _means(items: Sequence[_Item], holds: Callable[[_Item], bool]) -> list[float]:
+def _means(items: Sequence[_RatedRow], holds: Callable[[_RatedRow], bool]) -> list[float]:
     """Return for each question the share of its rows of which something holds."""
     by_question: dict[str, list[bool]] = {}
     for item in items:
@@ -156,7 +156,7 @@ def _means(items: Sequence[_Item], holds: Callable[[_Item], bool]) -> list[float
     return [sum(values) / len(values) for values in by_question.values()]
 
 
-def _by_error_rates(labelled: Sequence[_Item], rest: Sequence[_Item]) -> Figure:
+def _by_error_rates(labelled: Sequence[_RatedRow], rest: Sequence[_RatedRow]) -> Figure:
     good = [item for item in labelled if item.good]
     bad = [item for item in labelled if not item.good]
     if not good or not bad:
@@ -171,7 +171,7 @@ def _by_error_rates(labelled: Sequence[_Item], rest: Sequence[_Item]) -> Figure:
     )
 
 
-def _by_probability(scored: Sequence[_Item]) -> Figure:
+def _by_probability(scored: Sequence[_RatedRow]) -> Figure:
     """Return the rate from an active sample; a label without a probability is of a row that was known before."""
     return _within(
         active_mean(
@@ -183,7 +183,7 @@ def _by_probability(scored: Sequence[_Item]) -> Figure:
     )
 
 
-def _by_stratum(labelled: Sequence[_Item], scored: Sequence[_Item]) -> Figure:
+def _by_stratum(labelled: Sequence[_RatedRow], scored: Sequence[_RatedRow]) -> Figure:
     ratings = [rating for rating in range(LOWEST, HIGHEST + 1) if any(item.rating == rating for item in scored)]
     drawn = {rating: [item for item in labelled if item.rating == rating] for rating in ratings}
     if not ratings or not all(drawn.values()):
@@ -197,12 +197,12 @@ def _by_stratum(labelled: Sequence[_Item], scored: Sequence[_Item]) -> Figure:
     )
 
 
-def _human(labelled: Sequence[_Item]) -> Figure:
+def _human(labelled: Sequence[_RatedRow]) -> Figure:
     figure = _rate(labelled, _is_good)
     return replace(figure, method=f"{figure.method}, labels alone")
 
 
-def _rate(items: Sequence[_Item], holds: Callable[[_Item], bool]) -> Figure:
+def _rate(items: Sequence[_RatedRow], holds: Callable[[_RatedRow], bool]) -> Figure:
     if _is_clustered(items):
         return _within(replace(labels_alone(_means(items, holds)), method="over questions"))
     return Figure.of_share(sum(map(holds, items)), len(items))
@@ -672,7 +672,7 @@ def _calibration(rows: Sequence[JudgedAnswer], judge: str, *, good: float, seed:
     return rank_metrics(goods, scores, weights=weights, resamples=_RESAMPLES, seed=seed)
 
 
-def _items(rows: Sequence[JudgedAnswer], judge: str, good: float) -> list[_Item]:
+def _items(rows: Sequence[JudgedAnswer], judge: str, good: float) -> list[_RatedRow]:
     """Return what the pass rate is over: all rows but those on which as many people say good as bad."""
     items = []
     for row in rows:
@@ -681,7 +681,7 @@ def _items(rows: Sequence[JudgedAnswer], judge: str, good: float) -> list[_Item]
         mark = row.marks.get(judge)
         rating = None if mark is None else mark.as_rating
         items.append(
-            _Item(
+            _RatedRow(
                 question_id=row.question_id,
                 rating=rating,
                 passes=None if rating is None else rating >= good,
