@@ -294,11 +294,6 @@ def follow(certificate: IssuedCertificate, audits: Iterable[Audit], on_alarm: On
     return promise.standing
 
 
-def promises_share(certificate: IssuedCertificate) -> bool:
-    """Return whether the promise is about a share of bad answers among those that pass, which audits can watch."""
-    return not certificate.harm and certificate.risk == "released"
-
-
 def certified_grid(certificate: IssuedCertificate) -> Sequence[float]:
     """Return the thresholds to which a loop may move: the one that was taken, and the stricter certified ones.
 
@@ -306,7 +301,7 @@ def certified_grid(certificate: IssuedCertificate) -> Sequence[float]:
         ConfigurationError: If its promise is not about the share of bad answers among those that pass.
     """
     _, taken = certificate.acceptance
-    if not promises_share(certificate):
+    if not certificate.promises_share:
         raise ConfigurationError(
             f"certificate {certificate.id[:8]} promises {shortened(certificate.promise)}, and audits watch the "
             f"share of bad answers among those that pass alone: leave on_alarm out, and use `refine monitor`"

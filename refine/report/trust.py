@@ -132,13 +132,13 @@ def _replay(sources: TrustSources, seed: int) -> LoopReplay | None:
 
 def _labels_of_attempts(sources: TrustSources) -> Path | None:
     """Return the labels that were named, where any of them is about a recorded attempt."""
-    from judges.offline.trust.loops import LabelsBeside, row_keys  # noqa: PLC0415 - needs numpy and scipy
+    from judges.offline.trust.loops import LabelsBeside  # noqa: PLC0415 - needs numpy and scipy
     from judges.offline.trust.rows import read_judged  # noqa: PLC0415 - likewise
 
     if sources.labels is None or sources.attempts is None:
         return None
-    beside = LabelsBeside(sources.labels)
-    return sources.labels if any(map(beside.of, row_keys(read_judged(sources.attempts)))) else None
+    of_attempts = LabelsBeside(sources.labels).of_rows(read_judged(sources.attempts))
+    return sources.labels if any(of_attempts) else None
 
 
 def _labels_by_index(evaluation: Evaluation, labels: Path | None) -> dict[int, bool]:

@@ -11,7 +11,7 @@ from typing import Literal
 from judges.offline import statistics
 from judges.offline.statistics.intervals import Figure, p_text
 from judges.offline.statistics.replay import AttemptPoint, curve_intervals
-from judges.offline.trust.loops import LoopAttempt, LoopPolicy, RecordedLoop, best_of, is_score
+from judges.offline.trust.loops import LoopAttempt, LoopPolicy, RecordedLoop, is_score
 from judges.offline.trust.rows import GOOD, JudgedAnswer, Opinion, is_tuned, majority
 
 _TINY = 0.001
@@ -524,11 +524,7 @@ def best_versus_last(loops: Sequence[RecordedLoop]) -> BestVersusLast:
     """Return what keeping the best attempt in place of the last one is worth."""
     runs = [_until_released(loop) for loop in loops]
     difference, share = statistics.best_and_last([[attempt.rating for attempt in run] for run in runs])
-    pairs = [
-        (attempt.rating, attempt.rejudged_as_best)
-        for loop in loops
-        if (attempt := best_of(loop.attempts)) is not None
-    ]
+    pairs = [(attempt.rating, attempt.rejudged_as_best) for loop in loops if (attempt := loop.best) is not None]
     again = [(first, second) for first, second in pairs if first is not None and second is not None]
     return BestVersusLast(
         n=difference.n,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -18,8 +18,11 @@ from judges.offline.trust.rows import (
     Harm,
     JudgedAnswer,
     JudgeMark,
+    Opinion,
+    is_bad,
     judge_among,
-    read_opinions,
+    lower_median,
+    usable,
 )
 from judges.verdict import HIGHEST, LOWEST
 
@@ -101,8 +104,18 @@ def runs_of(
     Raises:
         ConfigurationError: If attempts of a loop are missing, or labels were used to tune the judge.
     """
-    bad, losses = read_opinions(rows, good=good, split=split, harm=harm)
+    opinions = [usable(row.opinions, split) for row in rows]
+    bad = [is_bad(one, good) for one in opinions]
+    losses = [_loss_of(one, good, harm) for one in opinions]
     return [_run(group, rows, bad, losses) for group in _grouped(rows)]
+
+
+def _loss_of(opinions: Collection[Opinion], good: float, harm: Harm | None) -> float | None:
+    """Return the harm of an answer: by its rating in the middle, or 1 for a bad one; None without a label."""
+    median = lower_median(opinions)
+    if median is None:
+        return None
+    return float(bool(is_bad(opinions, good))) if harm is None else harm[int(median) - LOWEST]
 
 
 def _grouped(rows: Sequence[JudgedAnswer]) -> Iterator[list[int]]:

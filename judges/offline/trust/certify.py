@@ -38,7 +38,7 @@ from judges.offline.trust.rows import (
     read_judged,
     usable,
 )
-from judges.offline.trust.spending import LabelUses, LedgerSource, share_of_use
+from judges.offline.trust.spending import LabelUses, LedgerSource
 from judges.verdict import HIGHEST, LOWEST
 
 _NEARLY_AS_MANY = 0.02
@@ -206,14 +206,6 @@ def _checked_breaks(
     return float(break_at_most)
 
 
-def _checked_estimand(estimand: Estimand) -> Estimand:
-    if estimand not in get_args(Estimand):
-        raise ConfigurationError(
-            f"estimand is 'traffic', every run, or 'questions', each question once, not {shortened(estimand)}"
-        )
-    return estimand
-
-
 def _tested_policies(
     tallies: Sequence[PolicyTally],
     runs: Sequence[CalibrationRun],
@@ -248,9 +240,6 @@ def _tested_policies(
         )
     chain = [[*tally.releases, *(tally.silent if per_question else ())] for tally in tallies]
     return certify_weighted(chain, alpha, delta, largest=largest or heaviest), counts
-
-
-_INDEPENDENT = "independent attempts: it does not hold where feedback teaches the generator to please the judge"
 
 
 def certify(
@@ -356,7 +345,7 @@ def certify(
         harm=_harm_of(harm, method),
         largest_weight=largest_weight,
         risk=risk,
-        estimand=_checked_estimand(estimand),
+        estimand=estimand,
         laxest=laxest,
         kind="escalation" if escalation else "score" if scores else "rating",
         judges=tuple(escalation) if escalation else (judge,) if judge is not None else (),
@@ -415,6 +404,11 @@ class CertifySettings:
         for name, level in levels:  # of users without types
             if not isinstance(level, int | float) or not 0 < level < 1:
                 raise ConfigurationError(f"{name} lies between 0 and 1, for instance 0.1, not {shortened(level)}")
+        if self.estimand not in get_args(Estimand):
+            raise ConfigurationError(
+                f"estimand is 'traffic', every run, or 'questions', each question once, not "
+                f"{shortened(self.estimand)}"
+            )
         is_plain = self.kind != "escalation" and self.risk == "released" and self.estimand == "traffic"
         if self.method == "assisted" and (not is_plain or self.break_at_most or self.independent_attempts):
             raise ConfigurationError(
@@ -473,21 +467,16 @@ def _next_share(use: int | None, settings: CertifySettings) -> float:
     """Return what a certificate on more labels may spend, of what this one does; looks by e-values are one."""
     if use is None or settings.once or settings.method in _LOOKING:
         return 1.0
-    return share_of_use(settings.delta, use + 1) / share_of_use(settings.delta, use)
+    return LabelUses.share_of_use(settings.delta, use + 1) / LabelUses.share_of_use(settings.delta, use)
 
 
 def _terms_of(settings: CertifySettings) -> dict[str, Any]:
     """Return what a certificate says of its terms, which were set before anything was counted."""
     return {
-        "kind": settings.kind,
-        "alpha": settings.alpha,
+        **{name: getattr(settings, name) for name in ("kind", "alpha", "break_at_most", "method", "risk", "good")},
         "delta_in_all": settings.delta,
-        "break_at_most": settings.break_at_most,
-        "method": settings.method,
         "harm": settings.harm or (),
-        "risk": settings.risk,
         "estimand": "questions" if settings.method == "weighted" else settings.estimand,
-        "good": settings.good,
     }
 
 
@@ -529,7 +518,10 @@ def _as_recorded_in_pieces(read: LabelledRows, settings: CertifySettings) -> tup
 
 def _calibrate(read: LabelledRows, settings: CertifySettings) -> Calibration:
     """Return the runs that count, and how they are looked at."""
-    rows = [_with_weight(row) for row in read.rows] if settings.method == "weighted" else read.rows
+    rows = read.rows
+    if settings.method == "weighted":  # where a row says no weight, the probability that it was drawn with does
+        drawn = [row.probability if row.weight == 1 else None for row in rows]
+        rows = [replace(row, weight=1 / one) if one else row for row, one in zip(rows, drawn, strict=True)]
     _check_weights(rows, settings)
     judges = settings.judges
     if settings.kind != "escalation":
@@ -541,7 +533,7 @@ def _calibrate(read: LabelledRows, settings: CertifySettings) -> Calibration:
         left_out=settings.left_out,
         several=settings.method == "weighted" or settings.estimand == "traffic",
         judge=None if settings.kind == "escalation" else judges[0],
-        least=min(settings.thresholds or (0.0,)) if settings.kind == "score" else _least_rating(settings),
+        least=_least_released(settings),
     )
     runs, others, recorded_by, notes = choice.choose(rows)
     notes = [*read.notes, *notes, *_weight_notes(runs, settings)]
@@ -549,7 +541,10 @@ def _calibrate(read: LabelledRows, settings: CertifySettings) -> Calibration:
         notes.append(f"{read.strangers} labels belong to no recorded attempt and were left out")
     subject = settings.subject or recorded_by
     most = recorded_attempts(rows, subject, settings.max_attempts, independent=settings.independent_attempts)
-    independent = _INDEPENDENT if settings.independent_attempts else ""
+    assumes = [choice.assume(runs, others)]
+    if settings.independent_attempts:
+        promise = "it does not hold where feedback teaches the generator to please the judge"
+        assumes.insert(0, f"independent attempts: {promise}")
     return Calibration(
         runs=runs,
         others=others,
@@ -558,21 +553,17 @@ def _calibrate(read: LabelledRows, settings: CertifySettings) -> Calibration:
         max_attempts=most,
         patience=settings.patience if settings.patience is not None else subject.patience,
         subject=subject,
-        assumes="; ".join(filter(None, (independent, choice.assume(runs, others)))),
+        assumes="; ".join(filter(None, assumes)),
         notes=tuple(notes),
     )
 
 
-def _with_weight(row: JudgedAnswer) -> JudgedAnswer:
-    """Return a row with the weight that the probability with which it was drawn gives it."""
-    return row if row.weight != 1 or row.probability is None else replace(row, weight=1 / row.probability)
-
-
-def _least_rating(settings: CertifySettings) -> float:
-    """Return the rating below which no policy of the chain releases an answer."""
-    if settings.kind == "escalation":
-        return LOWEST
-    return math.floor(min(checked_thresholds(settings.thresholds, on_scores=False)))
+def _least_released(settings: CertifySettings) -> float:
+    """Return the rating, or the score, below which no policy of the chain releases an answer."""
+    if settings.kind == "score":
+        return min(settings.thresholds or (0.0,))
+    thresholds = () if settings.kind == "escalation" else checked_thresholds(settings.thresholds, on_scores=False)
+    return math.floor(min(thresholds, default=LOWEST))
 
 
 _OF_LOOPS = 0.1
@@ -658,14 +649,11 @@ def _label_notes(
     return notes
 
 
-_MOST_NAMED = 5
-
-
 def _label_authors(rows: Iterable[JudgedAnswer], split: str | None, good: float) -> str:
     """Say whose labels of a split count, of how many answers each, and what became of those that differ."""
     opinions = [usable(row.opinions, split) for row in rows]
     people = Counter(opinion.by for of_answer in opinions for opinion in of_answer)
-    named = [f"{by} ({count})" for by, count in people.most_common(_MOST_NAMED)]
+    named = [f"{by} ({count})" for by, count in people.most_common(5)]
     others = len(people) - len(named)
     who = f"labels of {', '.join([*named, *([f'{others} others'] if others else [])])}"
     disputed = [majority(one, good) for one in opinions if len({opinion.is_good(good) for opinion in one}) > 1]

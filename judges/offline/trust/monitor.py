@@ -31,7 +31,7 @@ from judges.offline.trust.rows import (
     labels_for,
     naming_labels,
 )
-from judges.promise import Audit, Standing, follow, promises_share
+from judges.promise import Audit, Standing, follow
 from judges.sample import Sample
 from judges.verdict import Verdict
 
@@ -329,7 +329,7 @@ def monitor(
 
 def _standing(loops: Sequence[RecordedLoop], issued: IssuedCertificate | None) -> Standing | None:
     """Return where the promise stands by the labelled answers that bear the certificate's id."""
-    if issued is None or not issued.certified or not promises_share(issued):
+    if issued is None or not issued.certified or not issued.promises_share:
         return None
     audits = []
     for loop in loops:
@@ -398,7 +398,7 @@ def _audited(
     if tuned:
         notes.append(f"tuned_on: the labels of {tuned} answers tuned the judge, and are not used")
     bads = [bad for _, bad in sorted(labelled, key=lambda audit: audit[0])]
-    is_about_share = issued is not None and issued.certified and promises_share(issued)
+    is_about_share = issued is not None and issued.certified and issued.promises_share
     p0 = alpha if alpha is not None else issued.alpha if issued is not None and is_about_share else None
     return _alarm(bads, p0), notes
 

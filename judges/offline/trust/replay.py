@@ -36,7 +36,6 @@ from judges.offline.trust.loops import (
     LoopRows,
     Loops,
     RecordedLoop,
-    best_of,
     is_score,
     named_threshold,
     read_loops,
@@ -285,7 +284,7 @@ def _rejudged_loops(
     as_best = {
         (loop.id, best.number)
         for loop in loops
-        if len(loop.attempts) > 1 and (best := best_of(loop.attempts)) is not None
+        if len(loop.attempts) > 1 and (best := loop.best) is not None
         if _is_drawn(loop.id, best.number, "best", fraction, seed)
     }
     ratings = _judged(_samples(loops, for_gain | as_best), judge, max_concurrency)

@@ -124,7 +124,12 @@ class LabelUses:
         if once or any(entry["once"] for entry in entries_of_key):
             return 1, delta
         number = entries_of_key[0]["use"] if entries_of_key else len({entry["key"] for entry in others}) + 1
-        return number, share_of_use(delta, number)
+        return number, self.share_of_use(delta, number)
+
+    @staticmethod
+    def share_of_use(delta: float, number: int) -> float:
+        """Return what of delta the certificate of this number, from 1, may spend: altogether it is delta."""
+        return delta / (number * (number + 1))
 
     def refuse_tuned(self, labels: frozenset[str], so: str, *, split: str) -> None:
         """Refuse labels that tuned a judge.
@@ -161,11 +166,6 @@ class LabelUses:
     def _entries(self) -> Iterator[dict[str, Any]]:
         for ledger in (*self.others, *self.own):
             yield from _entries_of(ledger)
-
-
-def share_of_use(delta: float, number: int) -> float:
-    """Return what of delta the certificate of this number, from 1, may spend on labels: altogether it is delta."""
-    return delta / (number * (number + 1))
 
 
 def _entries_of(ledger: _Ledger) -> Iterator[dict[str, Any]]:
