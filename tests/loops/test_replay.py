@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
 from judges import ConfigurationError
 from judges.offline import LoopReplay, replay
@@ -16,9 +15,9 @@ from judges.offline.dataset.reading import read_rows
 from judges.offline.run.evaluate import evaluate
 from judges.testing import ScriptedJudge
 from refine import SelfRefine
-from refine.cli.app import app
 from refine.record import DatabaseRecord
 from tests.loops.recorded import V_B, rows_of, write_loops
+from tests.runs.commands import refine
 
 CLOSE: dict[str, Any] = {"abs": 1e-9}
 
@@ -183,11 +182,6 @@ def test_the_loop_itself_is_replayed_exactly(tmp_path: Path) -> None:
     assert own.ends.get("patience", 0) == sum(row["stop_reason"] == "no_progress" for row in outcomes) > 0
     with pytest.raises(ConfigurationError, match="without texts"):
         replay(DatabaseRecord(url).attempts(), judge=ScriptedJudge([1]))
-
-
-def refine(*arguments: object) -> Result:
-    """Run the command line in this process."""
-    return CliRunner().invoke(app, [str(one) for one in arguments])
 
 
 def test_the_tables(tmp_path: Path) -> None:

@@ -18,16 +18,12 @@ from judges.offline.statistics import clopper_pearson
 from judges.offline.statistics.certificates import questions_needed
 from judges.offline.trust.drawing import labels_to_certify, write_queue
 from judges.offline.trust.loops import read_loops
-from tests.loops.recorded import write_loops
+from tests.loops.recorded import V_B, write_loops
 
 Row = dict[str, Any]
-LOOPS = (
-    "4|g 34|gg 2334|bggg 1224|bbbb 3223|gbbg 4|g 24|bg 1111|bbbb 334|bbg 2.4|bgg 4|b 23|bg* 34|gg 2224|bbbg 4|g"
-)
-"""Recorded with success rating 4 and 4 attempts: ratings, labels, `.` unscored, `*` crashed."""
 
 
-def loop_rows(loops: str = LOOPS, *, ids: bool = True) -> list[Row]:
+def loop_rows(loops: str = " ".join(V_B), *, ids: bool = True) -> list[Row]:
     """Write loops as rows of a record."""
     rows = []
     for number, loop in enumerate(loops.split()):

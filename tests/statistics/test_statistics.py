@@ -62,6 +62,7 @@ from judges.offline.statistics import (
     wilson,
     win_rate,
 )
+from tests.loops.recorded import V_B
 
 
 def digits(text: str) -> list[int]:
@@ -89,14 +90,11 @@ RATERS = [
     digits("433322114443221144332111443322114443"),
 ]
 STAND_IN = digits("443322124433221144322211443222114433")
-RECORDS = (
-    "4|g 34|gg 2334|bggg 1224|bbbb 3223|gbbg 4|g 24|bg 1111|bbbb 334|bbg 2.4|bgg 4|b 23|bg 34|gg 2224|bbbg 4|g"
-)
 
 
 def recorded_runs() -> list[tuple[list[int | None], list[bool | None]]]:
     """Read recorded loops: ratings, and whether a human calls each answer good or bad."""
-    halves = [record.split("|") for record in RECORDS.split()]
+    halves = [record.rstrip("*").split("|") for record in V_B]
     return [
         ([None if c == "." else int(c) for c in ratings], [c == "b" for c in labels]) for ratings, labels in halves
     ]
