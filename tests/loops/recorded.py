@@ -9,23 +9,10 @@ from typing import Any
 
 from judges.certificate import CertifiedRow, IssuedCertificate, Subject
 
-V_B = [
-    "4|g",
-    "34|gg",
-    "2334|bggg",
-    "1224|bbbb",
-    "3223|gbbg",
-    "4|g",
-    "24|bg",
-    "1111|bbbb",
-    "334|bbg",
-    "2.4|bgg",
-    "4|b",
-    "23|bg*",
-    "34|gg",
-    "2224|bbbg",
-    "4|g",
-]
+_PUBLISHED = (
+    "4|g 34|gg 2334|bggg 1224|bbbb 3223|gbbg 4|g 24|bg 1111|bbbb 334|bbg 2.4|bgg 4|b 23|bg* 34|gg 2224|bbbg 4|g"
+)
+V_B = _PUBLISHED.split()
 """Ratings and labels, good or bad, of each loop; `.` is unscored, `*` crashed. Success rating 4, 4 attempts."""
 
 
