@@ -276,17 +276,6 @@ def test_wrong_input_is_one_line() -> None:
     assert math.isclose(quick(published(), split=None).agreement["exact"].value or 0, 0.65)
 
 
-@pytest.mark.parametrize("split", ["Tune ", "Few shot", "TRAIN"])
-def test_the_firewall_reads_a_split_however_it_is_spelled(split: str) -> None:
-    """Capitals and spaces do not let labels through that tuned the judge."""
-    labels = [{"by": "ann", "rating": 4}]
-    rows = [
-        {"user_input": f"q{i}", "response": "a", "rating": 4, "labels": labels, "split": split} for i in range(12)
-    ]
-    with pytest.raises(ConfigurationError, match="tuned_on"):
-        align(rows)
-
-
 def test_the_same_label_is_not_for_tuning_and_for_certifying() -> None:
     """A person's label of an answer that tuned the judge is refused under another split, too."""
     labels = [{"by": "ann", "rating": 4, "split": "tune"}, {"by": "ann", "rating": 4, "split": "certify"}]
