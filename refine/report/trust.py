@@ -16,7 +16,8 @@ from refine.report import document as doc
 if TYPE_CHECKING:
     from judges.certificate import CertifiedRow, IssuedCertificate, Kind
     from judges.offline.statistics import BiasTest
-    from judges.offline.trust.align import Alignment, Reliability
+    from judges.offline.trust.agreement import Reliability
+    from judges.offline.trust.align import Alignment
     from judges.offline.trust.benefit_report import AttemptGain, BenefitReport, CurvePoint
     from judges.offline.trust.replay import LoopReplay, ReplayedPolicy
 
