@@ -113,6 +113,7 @@ def test_what_has_no_value_says_why() -> None:
         pytest.param([4] * 98 + [1] * 2, [4] * 60 + [1] * 38 + [4, 1], False, id="they-disagree"),
         pytest.param([4] * 60 + [1] * 40, [1] * 20 + [4] * 60 + [1] * 20, False, id="bad-rows-are-common"),
         pytest.param([4] * 90 + [1] * 10, [4] * 90 + [1] * 10, False, id="kappa-is-high"),
+        pytest.param([1] * 95 + [4] * 5, [1] * 92 + [4] * 3 + [1] * 4 + [4], False, id="good-rows-are-rare"),
         pytest.param([4] * 20, [4] * 20, False, id="no-kappa"),
     ],
 )
