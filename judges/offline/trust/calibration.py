@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -147,35 +146,6 @@ def _run(
         bad=tuple(bad[place] for place in places),
         losses=tuple(losses[place] for place in places),
     )
-
-
-def one_per_question(runs: Sequence[CalibrationRun]) -> list[CalibrationRun]:
-    """Return the first run of each question; further ones are no independent evidence."""
-    first: dict[str, CalibrationRun] = {}
-    for run in runs:
-        first.setdefault(run.question_id, run)
-    return list(first.values())
-
-
-def of_one_loop(runs: Sequence[CalibrationRun]) -> tuple[list[CalibrationRun], Subject, list[str]]:
-    """Return the runs of the loop that recorded most of them, that loop, and what to say about the others."""
-    groups: dict[str, list[CalibrationRun]] = {}
-    for run in runs:
-        key = json.dumps(run.rows[0].metadata.get("subject"), sort_keys=True)
-        groups.setdefault(key, []).append(run)
-    largest_group = max(groups.values(), key=len)
-    subject = largest_group[0].rows[0].subject
-    notes = [
-        f"{len(group)} runs of another loop are left out: {'; '.join(_changes(group, subject))}"
-        for group in groups.values()
-        if group is not largest_group
-    ]
-    return largest_group, subject, notes
-
-
-def _changes(group: Sequence[CalibrationRun], subject: Subject) -> list[str]:
-    other = group[0].rows[0].subject
-    return subject.changes(other) if subject.judge_digest and other.judge_digest else ["they do not say which"]
 
 
 RATINGS = (4, 3, 2)

@@ -22,8 +22,6 @@ from judges.offline.trust.calibration import (
     CalibrationRun,
     checked_thresholds,
     draw_place,
-    of_one_loop,
-    one_per_question,
     recorded_attempts,
     replay_chain,
     runs_of,
@@ -293,8 +291,8 @@ def labels_to_certify(
     """
     rows = read_labelled(attempts, labels).rows
     name = judge_among(rows, judge)
-    recorded, subject, _ = of_one_loop(runs_of(rows, good=good, split=None))
-    runs = recorded if estimand == "traffic" else one_per_question(recorded)
+    recorded, subject, _ = _of_one_loop(runs_of(rows, good=good, split=None))
+    runs = recorded if estimand == "traffic" else _one_per_question(recorded)
     most = recorded_attempts(rows, subject, max_attempts, independent=False)
     waits = subject.patience if patience is None else patience
     replays = replay_chain(
@@ -381,7 +379,7 @@ class RunChoice:
             ConfigurationError: If no run has a label, or the runs with labels are no random sample of all.
         """
         every = runs_of(rows, good=self.good, split=self.split, harm=self.harm)
-        recorded, subject, notes = of_one_loop(every)
+        recorded, subject, notes = _of_one_loop(every)
         if not any(run.has_labels for run in recorded):
             of = "" if self.split is None else f" of the split {self.split!r}"
             raise ConfigurationError(
@@ -393,7 +391,7 @@ class RunChoice:
         if len(chosen) < len(recorded):
             notes += _compare_with_unlabelled(recorded, self)
             notes.append(_about_left_out(recorded, len(recorded) - len(chosen), self))
-        runs = chosen if self.several else one_per_question(chosen)
+        runs = chosen if self.several else _one_per_question(chosen)
         if len(runs) < len(chosen):
             notes.append(
                 f"{len(chosen) - len(runs)} further runs of the same questions are left out: the promise counts "
@@ -406,7 +404,7 @@ class RunChoice:
         labelled = [run for run in runs if run.has_labels]
         if not self.several:
             labelled_questions = {run.question_id for run in labelled}
-            others = [run for run in one_per_question(others) if run.question_id not in labelled_questions]
+            others = [run for run in _one_per_question(others) if run.question_id not in labelled_questions]
         if not self.left_out or _is_drawn(labelled, others, self):
             return ""
         return (
@@ -510,3 +508,32 @@ _NO_SAMPLE = 0.001
 
 _DOUBTFUL = 0.05
 """Level at which a doubt of it is told."""
+
+
+def _one_per_question(runs: Sequence[CalibrationRun]) -> list[CalibrationRun]:
+    """Return the first run of each question; further ones are no independent evidence."""
+    first: dict[str, CalibrationRun] = {}
+    for run in runs:
+        first.setdefault(run.question_id, run)
+    return list(first.values())
+
+
+def _of_one_loop(runs: Sequence[CalibrationRun]) -> tuple[list[CalibrationRun], Subject, list[str]]:
+    """Return the runs of the loop that recorded most of them, that loop, and what to say about the others."""
+    groups: dict[str, list[CalibrationRun]] = {}
+    for run in runs:
+        key = json.dumps(run.rows[0].metadata.get("subject"), sort_keys=True)
+        groups.setdefault(key, []).append(run)
+    largest_group = max(groups.values(), key=len)
+    subject = largest_group[0].rows[0].subject
+    notes = [
+        f"{len(group)} runs of another loop are left out: {'; '.join(_changes(group, subject))}"
+        for group in groups.values()
+        if group is not largest_group
+    ]
+    return largest_group, subject, notes
+
+
+def _changes(group: Sequence[CalibrationRun], subject: Subject) -> list[str]:
+    other = group[0].rows[0].subject
+    return subject.changes(other) if subject.judge_digest and other.judge_digest else ["they do not say which"]
