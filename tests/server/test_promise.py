@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from graphs import NotAccepted
 from graphs.certificate import subject_of
@@ -15,13 +14,13 @@ from judges import ConfigurationError
 from judges.certificate import IssuedCertificate, Subject
 from judges.promise import Audit, follow
 from refine import DatabaseRecord, SelfRefine
-from refine.cli.app import app
 from refine.server.access import digest_of
 from refine.server.assembly import _make_guards
 from refine.server.config import load_settings
 from tests.guarding import Guarded, guarding, rates
 from tests.loops.recorded import certified, issued
 from tests.model_server import Reply, in_turn, serving
+from tests.runs.commands import refine
 
 
 def certificate_of(subject: Subject, **fields: Any) -> IssuedCertificate:
@@ -81,8 +80,7 @@ def test_labels_move_a_guard_to_a_stricter_rating(tmp_path: Path) -> None:
             assert replica.chat().json()["refine"]["passed"] is False
             for _ in range(30):  # now the audits are of loops under another policy than the latest
                 replica.chat()
-    command = ["monitor", settings["record"], "--certificate", settings["certificate"]]
-    shown = CliRunner().invoke(app, command).stdout
+    shown = refine("monitor", settings["record"], "--certificate", settings["certificate"]).stdout
     assert "audited answers bad" in shown
     assert "no released answer is labelled" not in shown
 
