@@ -178,7 +178,7 @@ def test_labels_without_names_are_of_two_people() -> None:
     assert certify(bad, good).bad == 60
     named = [[{**row, "labels": [{"by": "ann", "up": up}]} for row in rows] for up in (False, True)]
     assert certify(*named).bad == 0
-    for split in ("prompt-tuning", "trainset", "Few shot", "fine_tune", "optimizer", "dev", "Tune ", "TRAIN"):
+    for split in ("prompt-tuning", "trainset", "Few-shot", "fine_tune", "optimizer", "dev", "Tune ", "TRAIN"):
         with pytest.raises(ConfigurationError, match="tuned_on"):
             certify([{**row, "split": split} for row in good])
 
