@@ -13,6 +13,7 @@ from judges import ConfigurationError
 from judges.offline import LoopReplay, replay
 from judges.offline.dataset.reading import read_rows
 from judges.offline.run.evaluate import evaluate
+from judges.offline.trust.loops import read_loops
 from judges.testing import ScriptedJudge
 from refine import SelfRefine
 from refine.record import DatabaseRecord
@@ -137,6 +138,14 @@ def test_policies_are_not_mixed() -> None:
     assert replay(rows, policy="qqq").loops == 1
     with pytest.raises(ConfigurationError, match=r"policy 'zz'; there are pppppppp, qqqqqqqq"):
         replay(rows, policy="zz")
+
+
+def test_the_best_attempt_is_the_latest_of_those_rated_highest() -> None:
+    """A tie is the later attempt's, as for the loop itself; shadows do not count."""
+    (loop,) = read_loops(rows_of(0, "13344", max_attempts=5, success_rating=3)).loops
+    assert loop.best is loop.attempts[1]
+    (tied,) = read_loops(rows_of(0, "1331")).loops
+    assert tied.best is tied.attempts[2]
 
 
 def test_patience_leaves_bounds(tmp_path: Path) -> None:
