@@ -321,9 +321,7 @@ class SideBySide:
 
 _BINS = 10
 
-
 _WIDTH = 40
-
 
 _RESAMPLES = 500
 
@@ -441,9 +439,7 @@ def _bin(held: Sequence[tuple[float, bool]]) -> _ReliabilityBin:
 
 _ORDERS = 2
 
-
 _FAMILY = 2
-
 
 _LEAST_RATERS = 2
 

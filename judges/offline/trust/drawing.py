@@ -34,10 +34,8 @@ from judges.verdict import HIGHEST, LOWEST
 _FIRST = 10
 """Labels of each rating before the rest are allocated by what they show."""
 
-
 _FLOOR = 5
 """Fewest labels of each rating from then on."""
-
 
 _SHOWN = ("id", "outcome_id", "attempt", "question_id", "system")
 
@@ -504,7 +502,6 @@ def _suffices(mark: JudgeMark, least: float) -> bool:
 
 _NO_SAMPLE = 0.001
 """Level, over all comparisons, at which labels are refused as no sample."""
-
 
 _DOUBTFUL = 0.05
 """Level at which a doubt of it is told."""
