@@ -161,6 +161,7 @@ def test_an_alarm_that_nobody_could_see_is_refused() -> None:
     for certificate, message in (
         (certificate_of(bare.subject), "needs a record in a database"),
         (certificate_of(bare.subject, risk="per_question"), "audits watch the"),
+        (certificate_of(bare.subject, harm=(1.0, 0.5, 0.0, 0.0)), "audits watch the"),
     ):
         with pytest.raises(ConfigurationError, match=message):
             SelfRefine(lambda _: "fair", rates, max_attempts=1, certificate=certificate, on_alarm="closed")

@@ -74,6 +74,7 @@ def test_nothing_to_count_is_undefined_and_not_zero() -> None:
     assert st.pass_at_attempt([], 3) == []
     assert curve_intervals([], []) == []
     assert sample_test([{"kind": "a"}], [True]) is sample_test([{}, {}], [True, False]) is None
+    assert st.human_likeness([[4, 1] * 20] * 4, [4, 1] * 20) is None
     assert st.spearman([1, 2], [2, 1]) is None
     assert st.spearman([1, 2, 3], [3, 2, 1]) == pytest.approx(-1)
 
@@ -125,6 +126,8 @@ def test_equal_length_differences_leave_nothing_to_adjust() -> None:
     """Answers whose lengths all differ by as much say nothing about length."""
     preferences: Sequence[float] = [0.2, 0.8] * 10
     assert st.length_adjusted(preferences, [10] * 20, [15] * 20).reason == "zero_variance"
+    few = (st.length_adjusted(preferences[:n], [1, 5][:n], [3, 2][:n], resamples=9).reason for n in (1, 2))
+    assert [reason == "too_few" for reason in few] == [True, False]
 
 
 def test_a_mean_is_corrected_by_a_single_further_score() -> None:
