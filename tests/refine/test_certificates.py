@@ -20,6 +20,7 @@ from judges.offline import certify, monitor, replay
 from judges.testing import ScriptedJudge, ScriptedModel
 from refine import SelfRefine
 from refine.middleware import SelfRefineMiddleware
+from tests.laws import for_every
 
 QUESTIONS = 60
 
@@ -97,8 +98,8 @@ def test_every_door_takes_it(certificate: Path) -> None:
     assert middleware.policy.success_rating == 3
 
 
-@pytest.mark.parametrize(
-    ("change", "settings", "message"),
+@for_every(
+    "change, settings, message",
     [
         ({"judge_model": "another"}, {}, "the judge's model was 'judge' and is 'another'"),
         ({"model": "another"}, {}, "the generator was 'gen' and is 'another'"),

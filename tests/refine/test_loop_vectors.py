@@ -18,6 +18,7 @@ from judges.messages import ToolCall
 from judges.offline import evaluate
 from judges.testing import ScriptedJudge, ScriptedModel
 from refine import SelfRefine
+from tests.laws import for_every
 
 ASKED = "How warm is it in Oslo?"
 
@@ -61,7 +62,7 @@ async def by_graph_async(generator: Any, judge: Any, policy: Policy) -> Came:
 
 Entrance = Callable[[object, object, Policy], Awaitable[Came]]
 ENTRANCES: list[Entrance] = [by_invoke, by_ainvoke, by_graph, by_graph_async]
-everywhere = pytest.mark.parametrize("entrance", ENTRANCES)
+everywhere = for_every("entrance", ENTRANCES)
 
 
 def vector(success_rating: Literal[1, 3, 4], repeats: int, **settings: Any) -> Policy:

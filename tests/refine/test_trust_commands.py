@@ -17,6 +17,7 @@ from judges.testing import ScriptedJudge
 from refine import SelfRefine
 from refine.record import DatabaseRecord
 from tests.guarding import guarding
+from tests.laws import for_every
 from tests.model_server import Reply, in_turn, serving
 from tests.runs.commands import refine
 
@@ -176,8 +177,8 @@ def test_the_report(tmp_path: Path) -> None:
     assert (tmp_path / "next.jsonl").read_text().count("\n") > 0
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
+@for_every(
+    "words, message",
     [
         (["certify", "none.jsonl"], "there is no file"),
         (["certify", "none.db"], "there is no record"),

@@ -18,6 +18,7 @@ from judges.offline.statistics import clopper_pearson
 from judges.offline.statistics.certificates import questions_needed
 from judges.offline.trust.drawing import labels_to_certify, write_queue
 from judges.offline.trust.loops import read_loops
+from tests.laws import for_every
 from tests.loops.recorded import V_B, write_loops
 
 Row = dict[str, Any]
@@ -187,8 +188,8 @@ _OF = {"outcome_id": "outcome 0", "attempt": 2}
 _TEXTS = {"question": "question 0?", "answer": "answer 2 to 0"}
 
 
-@pytest.mark.parametrize(
-    ("labels", "bad"),
+@for_every(
+    "labels, bad",
     [
         ([{**_OF, "label": one} for one in ("bad", "bad", "good", "good")], True),
         ([{**_OF, "label": one} for one in ("bad", "bad", "bad", "good", "good")], True),
