@@ -89,7 +89,8 @@ def test_graded_harm_is_bounded_on_average(tmp_path: Path) -> None:
 
 def test_rows_with_weights_and_questions_with_several_runs_are_taken() -> None:
     """Weights are refused by the exact test alone; no run is left out; silent runs count among all questions."""
-    weighted = [{**row, "weight": 1.0 + n % 3} for n, row in enumerate(rows_of([4] * 150, [4] * 150))]
+    rows = rows_of([4] * 150, [4] * 150, probability=0.5)  # for a weight of 2 where a row says none
+    weighted = [{**row, "weight": 1.0 + n % 3} for n, row in enumerate(rows)]
     with pytest.raises(ConfigurationError, match="--method weighted"):
         certify(weighted)
     certificate = certify(weighted, method="weighted", largest_weight=3)
