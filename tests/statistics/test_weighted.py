@@ -97,6 +97,7 @@ def test_rows_with_weights_and_questions_with_several_runs_are_taken() -> None:
     assert (certificate.certified, certificate.runs, certificate.released) == (True, 150, 150)
     assert not any("weighs at most" in note for note in certificate.notes)
     assert any("weighs at most 3" in note for note in certify(weighted, method="weighted").notes)
+    assert any("weighs at most 2" in note for note in certify(rows, method="weighted").notes)
     with pytest.raises(ConfigurationError, match=r"largest_weight=2 is exceeded: .* weigh 3 together"):
         certify(weighted, method="weighted", largest_weight=2)
     with pytest.raises(ConfigurationError, match="largest_weight is above 0, and for method='weighted'"):
