@@ -481,6 +481,8 @@ def test_other_promises() -> None:
     assert assumed.certified
     assert assumed.rows[0].p == pytest.approx(float(special.bdtr(0, 100, 0.1 / 3)))
     assert "ASSUMES independent attempts" in str(assumed)
+    first_alone = certify(loop_rows(), independent_attempts=True, max_attempts=4)
+    assert first_alone.rows[0].released == sum(loop.startswith("4") for loop in V_B)
     weak: dict[str, Any] = {"independent_attempts": True, "max_attempts": 3}
     assert not certify(single_rows({4: (80, 0)}), **weak).certified
     few, many = (
@@ -512,7 +514,7 @@ def test_an_escalation_from_cheap_to_strong_to_people() -> None:
     assert [row.policy for row in found.rows] == [(5, 4), (4, 4), (4, 3), (3, 3)]
     assert [(row.released, row.bad) for row in found.rows] == [(100, 0), (101, 1), (131, 31), (131, 31)]
     assert [row.status for row in found.rows] == ["certified", "certified", "refused", "not_tested"]
-    assert found.threshold == 1
+    assert (found.threshold, found.subject.policy) == (1, {})
     assert found.rows[1].shares == pytest.approx((61 / 151, 40 / 151, 50 / 151))
     assert "judge 1 releases 40%, judge 2 releases 26%, people decide 33%" in str(found)
     with pytest.raises(ConfigurationError, match="goes from strict to lax"):

@@ -236,7 +236,8 @@ def test_what_a_few_rows_say_is_told_as_it_is() -> None:
     """Ties, single labels, equal answers and a second judgement that ends early have the figures they should."""
     even = st.bias_report(cues={"authority": [(2, 3), (3, 2)] * 15})["authority"]
     assert even.p == pytest.approx(0.5722, abs=1e-4)  # of 30 changes at most 15 down
-    assert (labels_alone([0.4]).n, labels_alone([0.4]).value) == (1, 0.4)
+    alone = labels_alone([0.4])
+    assert (alone.n, alone.value, alone.method) == (1, 0.4, "labels alone")
     assert paired_interval([0.0] * 18) == pytest.approx((-0.1056, 0.1056), abs=1e-3)
     changes = st.gains([[1, 2, 3], [2, 4]], [[2, 2], [2]])
     assert [(gain.n, gain.mean, gain.unbiased, gain.rejudged) for gain in changes] == [
@@ -265,6 +266,8 @@ def wrong(function: Callable[..., object], *arguments: object, **settings: objec
 
 
 WRONG: list[tuple[Callable[[], object], str]] = [
+    (wrong(st.holm, [0.5, 1.5]), "a p-value is a number from 0 to 1, not 1.5"),
+    (wrong(replay_each, [[1], [2]], 4, 2, scores=[[0.1]]), "shorter"),
     (wrong(st.agreement, [1, 2, 3], [1, 2, 3], weights=[1, 2]), r"weights has a value for each row.*3, 2"),
     (wrong(st.agreement, [1, 2, 3], [1, 2, 3], weights=[1, -2, 3]), "weights are numbers at least 0.*1 is -2"),
     (wrong(st.agreement, [1, 2, 3], [1, 2, 3], weights=[0, 0, 0]), "weights are all 0"),
