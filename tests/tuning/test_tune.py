@@ -70,6 +70,7 @@ def test_a_rule_that_nobody_can_word_is_learned_from_examples(tmp_path: Path) ->
     table = tomllib.loads((tmp_path / "prompts/en/tone.toml").read_text(encoding="utf-8"))
     verdicts = [example["reply"]["verdict"] for example in table["examples"]]
     assert sorted(verdicts) == ["broken"] * 3 + ["kept"] * 3
+    assert all(example["reply"]["rationale"] for example in table["examples"])
 
 
 @pytest.mark.parametrize("likeness", ["words", "pieces"])
