@@ -497,6 +497,11 @@ class IssuedCertificate(BaseModel, frozen=True, extra="forbid", allow_inf_nan=Fa
         return self.threshold is not None
 
     @property
+    def promises_share(self) -> bool:
+        """True if the promise is about a share of bad answers among those that pass, which audits can watch."""
+        return not self.harm and self.risk == "released"
+
+    @property
     def success_rating(self) -> int:
         """The success rating it allows a loop.
 

@@ -63,7 +63,7 @@ class Audit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ThresholdEvidence:
+class _ThresholdEvidence:
     """What the audits say of the promise at one threshold.
 
     Args:
@@ -103,7 +103,7 @@ class Standing:
     alarm_at: float
     audits: int = 0
     bad: int = 0
-    thresholds: tuple[ThresholdEvidence, ...] = ()
+    thresholds: tuple[_ThresholdEvidence, ...] = ()
     moves: tuple[tuple[int, float | None], ...] = ()
     on_alarm: OnAlarm = "log"
 
@@ -278,7 +278,7 @@ class AuditedPromise:
             moves=tuple(self._moves),
             on_alarm=self._on_alarm,
             thresholds=tuple(
-                ThresholdEvidence(
+                _ThresholdEvidence(
                     threshold=threshold, audits=one.audits, bad=one.bad, evidence=one.against, highest=one.highest
                 )
                 for threshold, one in self._processes.items()
@@ -294,11 +294,6 @@ def follow(certificate: IssuedCertificate, audits: Iterable[Audit], on_alarm: On
     return promise.standing
 
 
-def promises_share(certificate: IssuedCertificate) -> bool:
-    """Return whether the promise is about a share of bad answers among those that pass, which audits can watch."""
-    return not certificate.harm and certificate.risk == "released"
-
-
 def certified_grid(certificate: IssuedCertificate) -> Sequence[float]:
     """Return the thresholds to which a loop may move: the one that was taken, and the stricter certified ones.
 
@@ -306,7 +301,7 @@ def certified_grid(certificate: IssuedCertificate) -> Sequence[float]:
         ConfigurationError: If its promise is not about the share of bad answers among those that pass.
     """
     _, taken = certificate.acceptance
-    if not promises_share(certificate):
+    if not certificate.promises_share:
         raise ConfigurationError(
             f"certificate {certificate.id[:8]} promises {shortened(certificate.promise)}, and audits watch the "
             f"share of bad answers among those that pass alone: leave on_alarm out, and use `refine monitor`"

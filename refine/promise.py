@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 
 from graphs import Loop
 from judges import ConfigurationError
-from judges.promise import Standing, promises_share
+from judges.promise import Standing
 from judges.runtime.faults import logging_safely
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def watch_promise(record: object, loop: Loop) -> PromiseWatch | None:
                 f"record='sqlite:///record.db'"
             )
         return None
-    if not promises_share(policy.certificate):
+    if not policy.certificate.promises_share:
         return None
     watch = PromiseWatch(cast("DatabaseRecord", record), loop)
     if policy.on_alarm != "log":

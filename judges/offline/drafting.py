@@ -51,7 +51,7 @@ _LEVEL_COUNTS = range(2, 6)
 _WEIGHTS = range(1, 4)
 
 
-class DraftedDimension(ReplySchema):
+class _DraftedDimension(ReplySchema):
     """A dimension, as a model writes it; without bounds, so that a bad one does not refuse the good ones."""
 
     name: str = Field(description="text: one or two words")
@@ -60,11 +60,11 @@ class DraftedDimension(ReplySchema):
     weight: float = Field(allow_inf_nan=False, description="whole number: 1, 2 or 3")
 
 
-class DraftedDimensions(ReplySchema):
+class _DraftedDimensions(ReplySchema):
     """Dimensions, as a model writes them."""
 
     text_limits = None
-    dimensions: list[DraftedDimension] = Field(min_length=1, description="list of objects: the dimensions")
+    dimensions: list[_DraftedDimension] = Field(min_length=1, description="list of objects: the dimensions")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,13 +201,13 @@ class _Rated:
 def _written(model: JudgeModel, data: dict[str, JsonValue], language: str, *, mends: bool) -> list[_Drafted]:
     """Return the dimensions that a model writes, and, if it may, mends once where they lint."""
     text = prompts_of("draft").get(language) or prompts_of("draft")["en"]
-    examples = (render_example(one.data, DraftedDimensions.model_validate(one.reply)) for one in text.examples)
+    examples = (render_example(one.data, _DraftedDimensions.model_validate(one.reply)) for one in text.examples)
     question = Ask(
         model=model,
         task=text.task,
         data=data,
         reminder=text.reminder,
-        schema=DraftedDimensions,
+        schema=_DraftedDimensions,
         examples=tuple(examples),
     )
     drafted = _linted(_answer(question))
@@ -220,15 +220,15 @@ def _written(model: JudgeModel, data: dict[str, JsonValue], language: str, *, me
     return drafted
 
 
-def _answer(question: Ask) -> DraftedDimensions:
+def _answer(question: Ask) -> _DraftedDimensions:
     try:
-        reply: DraftedDimensions = structured.complete(question, current.get()).value
+        reply: _DraftedDimensions = structured.complete(question, current.get()).value
     except AskFailed as error:
         raise ConfigurationError(f"no dimensions were written: {error.detail}; try another model") from error
     return reply
 
 
-def _linted(reply: DraftedDimensions) -> list[_Drafted]:
+def _linted(reply: _DraftedDimensions) -> list[_Drafted]:
     """Return the dimensions that were written, those dropped that `refine judges lint` finds something in."""
     drafted: list[_Drafted] = []
     for item in reply.dimensions:

@@ -108,7 +108,7 @@ def ask_for_another(why: str) -> str | None:
 
 
 def _choose(options: LabelOptions, rows: list[JudgedAnswer], labels: list[JudgedAnswer]) -> list[JudgedAnswer]:
-    from judges.offline.trust.label import choose_rows  # noqa: PLC0415 - loads numpy
+    from judges.offline.trust.drawing import choose_rows  # noqa: PLC0415 - loads numpy
 
     return choose_rows(rows, labels, budget=options.next_rows or 1, seed=options.seed)
 

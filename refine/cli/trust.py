@@ -18,10 +18,16 @@ from judges.errors import BadSample, plural, shortened
 from judges.offline import TrialPair, align, certify, try_judge
 from judges.offline.dataset.reading import read_mappings
 from judges.offline.statistics.certificates import AnyMethod
+from judges.offline.trust.agreement import Sampling
+from judges.offline.trust.drawing import (
+    NextLabel,
+    labels_to_certify,
+    labels_to_estimate,
+    people_needed,
+    write_queue,
+)
 from judges.offline.trust.judge_trial import settings_of_cases
-from judges.offline.trust.label import NextLabel, labels_to_certify, labels_to_estimate, people_needed, write_queue
 from judges.offline.trust.loops import read_labelled
-from judges.offline.trust.report_text import Sampling
 from judges.offline.trust.rows import JudgedAnswer, RowSource, read_judged
 from refine.cli.judge_specs import load_judge
 from refine.cli.loops import is_database, loop_source, open_database

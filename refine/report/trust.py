@@ -16,7 +16,8 @@ from refine.report import document as doc
 if TYPE_CHECKING:
     from judges.certificate import CertifiedRow, IssuedCertificate, Kind
     from judges.offline.statistics import BiasTest
-    from judges.offline.trust.align import Alignment, Reliability
+    from judges.offline.trust.agreement import Reliability
+    from judges.offline.trust.align import Alignment
     from judges.offline.trust.benefit_report import AttemptGain, BenefitReport, CurvePoint
     from judges.offline.trust.replay import LoopReplay, ReplayedPolicy
 
@@ -132,19 +133,19 @@ def _replay(sources: TrustSources, seed: int) -> LoopReplay | None:
 
 def _labels_of_attempts(sources: TrustSources) -> Path | None:
     """Return the labels that were named, where any of them is about a recorded attempt."""
-    from judges.offline.trust.loops import LabelsBeside, row_keys  # noqa: PLC0415 - needs numpy and scipy
+    from judges.offline.trust.loops import LabelsBeside  # noqa: PLC0415 - needs numpy and scipy
     from judges.offline.trust.rows import read_judged  # noqa: PLC0415 - likewise
 
     if sources.labels is None or sources.attempts is None:
         return None
-    beside = LabelsBeside(sources.labels)
-    return sources.labels if any(map(beside.of, row_keys(read_judged(sources.attempts)))) else None
+    of_attempts = LabelsBeside(sources.labels).of_rows(read_judged(sources.attempts))
+    return sources.labels if any(of_attempts) else None
 
 
 def _labels_by_index(evaluation: Evaluation, labels: Path | None) -> dict[int, bool]:
-    from judges.offline.trust.certify import GOOD  # noqa: PLC0415 - likewise
     from judges.offline.trust.loops import with_labels  # noqa: PLC0415 - needs numpy and scipy
     from judges.offline.trust.rows import (  # noqa: PLC0415 - likewise
+        GOOD,
         labels_for,
         majority,
         read_judged,

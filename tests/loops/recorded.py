@@ -1,4 +1,4 @@
-"""Recorded loops for tests, written as `record=` writes them."""
+"""Recorded loops for tests, written as `record=` writes them, and certificates of them."""
 
 from __future__ import annotations
 
@@ -7,23 +7,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-V_B = [
-    "4|g",
-    "34|gg",
-    "2334|bggg",
-    "1224|bbbb",
-    "3223|gbbg",
-    "4|g",
-    "24|bg",
-    "1111|bbbb",
-    "334|bbg",
-    "2.4|bgg",
-    "4|b",
-    "23|bg*",
-    "34|gg",
-    "2224|bbbg",
-    "4|g",
-]
+from judges.certificate import CertifiedRow, IssuedCertificate, Subject
+
+_PUBLISHED = (
+    "4|g 34|gg 2334|bggg 1224|bbbb 3223|gbbg 4|g 24|bg 1111|bbbb 334|bbg 2.4|bgg 4|b 23|bg* 34|gg 2224|bbbg 4|g"
+)
+V_B = _PUBLISHED.split()
 """Ratings and labels, good or bad, of each loop; `.` is unscored, `*` crashed. Success rating 4, 4 attempts."""
 
 
@@ -80,3 +69,31 @@ def rows_of(
             }
         )
     return rows
+
+
+def issued(**fields: Any) -> IssuedCertificate:
+    """Issue a certificate of a rating of 4 that tolerates 10 %, but for what fields say."""
+    known: dict[str, Any] = {
+        "subject": Subject(),
+        "threshold": 4,
+        "alpha": 0.1,
+        "delta": 0.05,
+        "delta_in_all": 0.05,
+        "good": 3,
+        "method": "sequence",
+        "rows": (),
+        "issued_at": "2026-11-21T00:00:00+00:00",
+        "written_by": "test",
+        "runs": 0,
+        "released": 0,
+        "bad": 0,
+        "labels": 0,
+        "labels_digest": "",
+    }
+    return IssuedCertificate.issue(**{**known, **fields})
+
+
+def certified(policy: float, released: int = 60, bad: int = 0, **fields: Any) -> CertifiedRow:
+    """Return what a certificate says of a policy that is certified."""
+    known: dict[str, Any] = {"rate": bad / released, "status": "certified", **fields}
+    return CertifiedRow(policy=policy, released=released, bad=bad, **known)

@@ -21,19 +21,19 @@ from typing import Any
 import pytest
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
-from typer.testing import CliRunner
 
 from judges import ConfigurationError, Sample
 from judges.offline import certify, monitor, replay
-from judges.offline.trust.label import LabelFile, Labelling, choose_rows, items_of, labels_in
+from judges.offline.trust.drawing import choose_rows
+from judges.offline.trust.label import LabelFile, Labelling, items_of, labels_in
 from judges.offline.trust.rows import read_judged
 from judges.testing import ScriptedJudge
 from refine import SelfRefine
-from refine.cli.app import app
 from refine.cli.label import _LabelScreen, _lines_of, _RecordStore, _wrap
 from refine.record import DatabaseRecord
 from tests import forks
 from tests.loops.recorded import rows_of, write_loops
+from tests.runs.commands import refine
 
 ESCAPE = re.compile(rb"\x1b(?:\[[0-9;?]*[a-zA-Z]|\][^\x07]*\x07|[=>78]|\([B0])")
 PATIENCE_S = 30.0
@@ -150,7 +150,7 @@ def test_keys_without_a_real_terminal(tmp_path: Path) -> None:
 
 def test_without_a_terminal_it_says_what_to_do(tmp_path: Path) -> None:
     """A pipe gets one line with the remedy."""
-    result = CliRunner().invoke(app, ["label", str(write_loops(tmp_path / "a.jsonl", ["4"]))])
+    result = refine("label", write_loops(tmp_path / "a.jsonl", ["4"]))
     assert (result.exit_code, result.stdout) == (2, "")
     assert "ssh -t HOST refine label" in result.stderr
     assert len(result.stderr.splitlines()) == 1

@@ -11,53 +11,31 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
 from judges import ConfigurationError, Length, Verdict, as_judge
-from judges.certificate import CertifiedRow, IssuedCertificate, Subject
+from judges.certificate import IssuedCertificate, Subject
 from judges.offline import monitor, replay
 from judges.offline.statistics import e_cusum
 from judges.testing import ScriptedJudge
 from refine import SelfRefine
-from refine.cli.app import app
 from refine.record import DatabaseRecord
 from tests import forks
-from tests.loops.recorded import rows_of, write_loops
+from tests.loops.recorded import certified, issued, rows_of, write_loops
+from tests.runs.commands import refine
 
 
-def refine(*arguments: object) -> Result:
-    """Run the command line in this process."""
-    return CliRunner().invoke(app, [str(one) for one in arguments])
-
-
-def issued(path: Path, **fields: Any) -> Path:
-    """Write a certificate that tolerates 10 %."""
-    defaults: dict[str, Any] = {
-        "subject": Subject(judge="judge", judge_digest="j" * 32, policy={"max_attempts": 4}),
-        "threshold": 4,
-        "alpha": 0.1,
-        "delta": 0.05,
-        "delta_in_all": 0.05,
-        "method": "sequence",
-        "good": 3,
-        "runs": 0,
-        "released": 0,
-        "bad": 0,
-        "labels": 0,
-        "labels_digest": "",
-        "rows": (),
-        "issued_at": "2026-11-21T00:00:00+00:00",
-        "written_by": "test",
-    }
-    IssuedCertificate.issue(**{**defaults, **fields}).write(path)
+def written(path: Path, **fields: Any) -> Path:
+    """Write a certificate that tolerates 10 % of the loops that are written here."""
+    subject = Subject(judge="judge", judge_digest="j" * 32, policy={"max_attempts": 4})
+    issued(**{"subject": subject, **fields}).write(path)
     return path
 
 
 def test_a_certificate_takes_the_place_of_files_alone(tmp_path: Path) -> None:
     """A link stays a link, and what is no file, such as a pipe or `/dev/null`, is written to, not replaced."""
     (tmp_path / "latest.json").symlink_to(tmp_path / "first.json")
-    issued(tmp_path / "latest.json")
-    issued(tmp_path / "latest.json", alpha=0.2)
+    written(tmp_path / "latest.json")
+    written(tmp_path / "latest.json", alpha=0.2)
     assert (tmp_path / "latest.json").is_symlink()
     assert IssuedCertificate.read(tmp_path / "first.json").alpha == 0.2
     os.mkfifo(tmp_path / "pipe")
@@ -65,7 +43,7 @@ def test_a_certificate_takes_the_place_of_files_alone(tmp_path: Path) -> None:
     reader = subprocess.Popen(
         [sys.executable, "-c", read, str(tmp_path / "pipe")], stdout=subprocess.PIPE, text=True
     )
-    issued(tmp_path / "pipe")
+    written(tmp_path / "pipe")
     assert json.loads(reader.communicate(timeout=60)[0])["alpha"] == 0.1
     assert (tmp_path / "pipe").is_fifo()
     assert {file.name for file in tmp_path.iterdir()} == {"latest.json", "first.json", "pipe"}
@@ -129,23 +107,17 @@ def test_the_alarm_on_audited_answers(tmp_path: Path) -> None:
 )
 def test_another_pass_rate_than_the_certificate_s_is_told(tmp_path: Path, loops: list[str], differs: bool) -> None:  # noqa: FBT001 - a parameter of the test
     """Both rates are of all loops, those without a verdict too, and only intervals that are apart differ."""
-    row = CertifiedRow(
-        policy=4, released=60, bad=0, rate=0, upper=0.05, p=0.01, e=1, status="certified", release_rate=0.5,
-        release_interval=(0.41, 0.59), mean_attempts=1, shares=(),
-    )  # fmt: skip
-    issued(tmp_path / "c.json", rows=(row,))
+    row = certified(4, release_rate=0.5, release_interval=(0.41, 0.59))
+    written(tmp_path / "c.json", rows=(row,))
     notes = monitor(write_loops(tmp_path / "a.jsonl", loops), certificate=tmp_path / "c.json").notes
     assert any("50.0% of the loops passed when it was certified" in note for note in notes) is differs
 
 
 def test_loops_with_another_rating_than_a_certificate_have_no_pass_rate_to_compare(tmp_path: Path) -> None:
     """Fewer pass from 4 than from 2, whatever the questions are."""
-    row = CertifiedRow(
-        policy=2, released=60, bad=0, rate=0, upper=0.05, p=0.01, e=1, status="certified", release_rate=1.0,
-        release_interval=(0.94, 1.0), mean_attempts=1, shares=(),
-    )  # fmt: skip
+    row = certified(2, release_rate=1.0, release_interval=(0.94, 1.0))
     loops = ["4"] * 45 + ["2222"] * 45
-    issued(tmp_path / "c.json", rows=(row,), threshold=2.0)
+    written(tmp_path / "c.json", rows=(row,), threshold=2.0)
     notes = monitor(write_loops(tmp_path / "a.jsonl", loops), certificate=tmp_path / "c.json").notes
     assert (
         "these loops ran with 4, and the certificate is for 2: whether as many pass as then is not compared"
@@ -163,7 +135,7 @@ def test_nothing_can_be_said(tmp_path: Path) -> None:
     assert "give a certificate" in result.stdout
     assert refine("monitor", path, "--alpha", "0.1").exit_code == 3
     nothing = tmp_path / "nothing.json"
-    issued(nothing, threshold=None)
+    written(nothing, threshold=None)
     labelled = write_loops(tmp_path / "b.jsonl", ["4|g"])
     assert refine("monitor", labelled, "--certificate", nothing).exit_code == 3
     assert refine("monitor", labelled, "--alpha", "0.1").exit_code == 0
@@ -176,7 +148,7 @@ def test_nothing_can_be_said(tmp_path: Path) -> None:
 def test_a_certificate_tells_what_is_tolerated_and_of_which_loop(tmp_path: Path) -> None:
     """Its calibration is no audit; a change of what it depends on voids it."""
     subject = {"judge": "judge", "judge_digest": "j" * 32, "policy": {"max_attempts": 4}}
-    file = issued(tmp_path / "certificate.json", recorded_until="2026-11-22T00:00:01+00:00")
+    file = written(tmp_path / "certificate.json", recorded_until="2026-11-22T00:00:01+00:00")
     loops = ["4|g", "4|g", "4|b", "4|g"]
     path = write_loops(tmp_path / "a.jsonl", loops, subject=subject)
     report = monitor(path, certificate=file)
@@ -258,7 +230,7 @@ def test_a_canary_of_loops_that_accept_by_score(tmp_path: Path) -> None:
 
 def test_audits_of_a_certificate_above_a_rating_of_four(tmp_path: Path) -> None:
     """An answer rated 4 and scored .95 is one that a threshold of 4.9 releases, in files, too."""
-    file = issued(tmp_path / "certificate.json", threshold=4.9)
+    file = written(tmp_path / "certificate.json", threshold=4.9)
     own = IssuedCertificate.read(file)
     rows = [row for number in range(40) for row in rows_of(number, "4|b", certificate=own.id)]
     for row in rows:
@@ -270,7 +242,7 @@ def test_audits_of_a_certificate_above_a_rating_of_four(tmp_path: Path) -> None:
 
 def test_a_promise_about_all_questions_tolerates_no_share_of_those_that_pass(tmp_path: Path) -> None:
     """One bad answer to ten questions may be one of two that passed: audits of these raise no false alarm."""
-    file = issued(tmp_path / "certificate.json", risk="per_question")
+    file = written(tmp_path / "certificate.json", risk="per_question")
     report = monitor(write_loops(tmp_path / "a.jsonl", ["4|b"] * 9), certificate=file)
     assert (report.audits.reason, report.alarm) == ("not_identified", False)
     assert monitor(tmp_path / "a.jsonl", certificate=file, alpha=0.1).audits.alarm

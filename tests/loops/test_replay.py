@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
 from judges import ConfigurationError
 from judges.offline import LoopReplay, replay
 from judges.offline.dataset.reading import read_rows
 from judges.offline.run.evaluate import evaluate
+from judges.offline.trust.loops import read_loops
 from judges.testing import ScriptedJudge
 from refine import SelfRefine
-from refine.cli.app import app
 from refine.record import DatabaseRecord
 from tests.loops.recorded import V_B, rows_of, write_loops
+from tests.runs.commands import refine
 
 CLOSE: dict[str, Any] = {"abs": 1e-9}
 
@@ -140,6 +140,14 @@ def test_policies_are_not_mixed() -> None:
         replay(rows, policy="zz")
 
 
+def test_the_best_attempt_is_the_latest_of_those_rated_highest() -> None:
+    """A tie is the later attempt's, as for the loop itself; shadows do not count."""
+    (loop,) = read_loops(rows_of(0, "13344", max_attempts=5, success_rating=3)).loops
+    assert loop.best is loop.attempts[1]
+    (tied,) = read_loops(rows_of(0, "1331")).loops
+    assert tied.best is tied.attempts[2]
+
+
 def test_patience_leaves_bounds(tmp_path: Path) -> None:
     """A loop that patience stopped never passes, or passes at its next attempt: the curve says both."""
     path = write_loops(tmp_path / "attempts.jsonl", ["22", "4", "24", "11"], patience=1)
@@ -183,11 +191,6 @@ def test_the_loop_itself_is_replayed_exactly(tmp_path: Path) -> None:
     assert own.ends.get("patience", 0) == sum(row["stop_reason"] == "no_progress" for row in outcomes) > 0
     with pytest.raises(ConfigurationError, match="without texts"):
         replay(DatabaseRecord(url).attempts(), judge=ScriptedJudge([1]))
-
-
-def refine(*arguments: object) -> Result:
-    """Run the command line in this process."""
-    return CliRunner().invoke(app, [str(one) for one in arguments])
 
 
 def test_the_tables(tmp_path: Path) -> None:

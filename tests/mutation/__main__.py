@@ -29,7 +29,11 @@ ROOMS: dict[str, tuple[list[str], list[str]]] = {
         [f"tests/judges/test_{name}.py" for name in ("allowance", "budget")],
     ),
     "certificates": (
-        [f"{STATISTICS}/certificates.py", "judges/offline/trust/certify.py", "judges/certificate.py"],
+        [
+            f"{STATISTICS}/certificates.py",
+            *(f"judges/offline/trust/{name}.py" for name in ("calibration", "certify")),
+            "judges/certificate.py",
+        ],
         [
             "tests/statistics",
             "tests/loops/test_monitor.py",

@@ -20,6 +20,7 @@ from judges.offline import certify, monitor, replay
 from judges.testing import ScriptedJudge, ScriptedModel
 from refine import SelfRefine
 from refine.middleware import SelfRefineMiddleware
+from tests.laws import for_every
 
 QUESTIONS = 60
 
@@ -97,8 +98,8 @@ def test_every_door_takes_it(certificate: Path) -> None:
     assert middleware.policy.success_rating == 3
 
 
-@pytest.mark.parametrize(
-    ("change", "settings", "message"),
+@for_every(
+    "change, settings, message",
     [
         ({"judge_model": "another"}, {}, "the judge's model was 'judge' and is 'another'"),
         ({"model": "another"}, {}, "the generator was 'gen' and is 'another'"),
@@ -286,9 +287,10 @@ def test_nothing_certified_is_refused(folder: Path, tmp_path: Path) -> None:
 
 def test_one_that_names_no_loop_is_refused() -> None:
     """Rows without a fingerprint come to a certificate that is of no use online."""
-    rows = [{"question": f"q{n}", "answer": "a", "rating": 4, "labels": 4} for n in range(40)]
+    found = certify([{"question": f"q{n}", "answer": "a", "rating": 4, "labels": 4} for n in range(40)])
+    assert (found.certified, found.answer_models) == (True, ())
     with pytest.raises(ConfigurationError, match="it does not say of which judge"):
-        SelfRefine(lambda _: "a", ScriptedJudge([4]), certificate=certify(rows), max_attempts=1)
+        SelfRefine(lambda _: "a", ScriptedJudge([4]), certificate=found, max_attempts=1)
 
 
 def test_reading_one_costs_no_numpy(certificate: Path) -> None:

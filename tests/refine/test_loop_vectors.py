@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import pytest
 from langchain_core.messages import BaseMessage
 
 from graphs import Policy, self_refine
@@ -18,6 +17,7 @@ from judges.messages import ToolCall
 from judges.offline import evaluate
 from judges.testing import ScriptedJudge, ScriptedModel
 from refine import SelfRefine
+from tests.laws import for_every
 
 ASKED = "How warm is it in Oslo?"
 
@@ -61,7 +61,7 @@ async def by_graph_async(generator: Any, judge: Any, policy: Policy) -> Came:
 
 Entrance = Callable[[object, object, Policy], Awaitable[Came]]
 ENTRANCES: list[Entrance] = [by_invoke, by_ainvoke, by_graph, by_graph_async]
-everywhere = pytest.mark.parametrize("entrance", ENTRANCES)
+everywhere = for_every("entrance", ENTRANCES)
 
 
 def vector(success_rating: Literal[1, 3, 4], repeats: int, **settings: Any) -> Policy:
@@ -70,8 +70,8 @@ def vector(success_rating: Literal[1, 3, 4], repeats: int, **settings: Any) -> P
 
 
 @everywhere
-@pytest.mark.parametrize(
-    ("policy", "ratings", "answer", "reason"),
+@for_every(
+    "policy, ratings, answer, reason",
     [
         (vector(3, 3), [3], 1, "accepted"),
         (vector(3, 3), [2, 4], 2, "accepted"),
@@ -105,7 +105,7 @@ async def test_the_sources_demo(entrance: Entrance) -> None:
 
 
 @everywhere
-@pytest.mark.parametrize("policy", [vector(3, 3), vector(4, 15), vector(1, 0)])
+@for_every("policy", [vector(3, 3), vector(4, 15), vector(1, 0)])
 async def test_a_turn_that_calls_a_tool_is_not_judged(entrance: Entrance, policy: Policy) -> None:
     """A tool call is handed on after one generation and no judging."""
     model, judge = ScriptedModel([ToolCall(name="weather", args={"city": "Oslo"})]), ScriptedJudge([])
@@ -115,7 +115,7 @@ async def test_a_turn_that_calls_a_tool_is_not_judged(entrance: Entrance, policy
 
 
 @everywhere
-@pytest.mark.parametrize(("ratings", "answer"), [([2, 1], 1), ([2, 2], 2), ([1, 2, 1], 2), ([2, 1, 2], 3)])
+@for_every("ratings, answer", [([2, 1], 1), ([2, 2], 2), ([1, 2, 1], 2), ([2, 1, 2], 3)])
 async def test_the_best_is_returned_and_not_the_last(entrance: Entrance, ratings: list[int], answer: int) -> None:
     """Corrected: an exhausted loop returns the best answer, the latest on a tie."""
     model = ScriptedModel([f"draft {number}" for number in range(1, 4)])
@@ -131,7 +131,7 @@ async def test_the_last_is_returned_where_asked(entrance: Entrance) -> None:
 
 
 @everywhere
-@pytest.mark.parametrize("rating", [0, 5, "3", True, None])
+@for_every("rating", [0, 5, "3", True, None])
 async def test_a_rating_off_the_scale_costs_no_generation(entrance: Entrance, rating: object) -> None:
     """Corrected: the judge is asked again, and the generator is not."""
     fine = {"rationale": "r", "rating": 4, "feedback": ""}

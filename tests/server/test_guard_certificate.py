@@ -14,6 +14,7 @@ from refine.server.assembly import _make_guards
 from refine.server.config import load_settings
 from refine.server.running import _describe
 from tests.guarding import guarding
+from tests.loops.recorded import issued
 from tests.model_server import Reply, in_turn, serving
 
 URL = "http://127.0.0.1:9/v1"
@@ -23,24 +24,8 @@ SETTINGS: dict[str, Any] = {"upstream": URL, "judge": "tests.guarding:rates", "m
 def certified(folder: Path, settings: dict[str, Any]) -> Path:
     """Write a certificate for the guard that settings describe."""
     (guard,) = _make_guards(load_settings(None, settings))
-    issued = IssuedCertificate.issue(
-        subject=subject_of(guard.judge, guard.loop.policy, guard.generator),
-        threshold=3,
-        alpha=0.1,
-        delta=0.05,
-        delta_in_all=0.05,
-        method="sequence",
-        good=3,
-        runs=100,
-        released=90,
-        bad=1,
-        labels=100,
-        labels_digest="",
-        rows=(),
-        issued_at="2026-11-22T00:00:00+00:00",
-        written_by="1",
-    )
-    issued.write(folder / "certificate.json")
+    subject = subject_of(guard.judge, guard.loop.policy, guard.generator)
+    issued(subject=subject, threshold=3).write(folder / "certificate.json")
     return folder / "certificate.json"
 
 

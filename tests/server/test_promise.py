@@ -7,56 +7,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from graphs import NotAccepted
 from graphs.certificate import subject_of
 from judges import ConfigurationError
-from judges.certificate import CertifiedRow, IssuedCertificate, Subject
+from judges.certificate import IssuedCertificate, Subject
 from judges.promise import Audit, follow
 from refine import DatabaseRecord, SelfRefine
-from refine.cli.app import app
 from refine.server.access import digest_of
 from refine.server.assembly import _make_guards
 from refine.server.config import load_settings
 from tests.guarding import Guarded, guarding, rates
+from tests.loops.recorded import certified, issued
 from tests.model_server import Reply, in_turn, serving
+from tests.runs.commands import refine
 
 
 def certificate_of(subject: Subject, **fields: Any) -> IssuedCertificate:
     """Return a certificate under which 3 was taken, and 4 is certified, too."""
-    rows = tuple(
-        CertifiedRow(
-            policy=policy,
-            released=90,
-            bad=1,
-            rate=1 / 90,
-            upper=0.06,
-            p=0.001,
-            e=None,
-            status="certified",
-            release_rate=0.9,
-            release_interval=(0.8, 0.95),
-            mean_attempts=1.0,
-            shares=(),
-        )
-        for policy in (4, 3)
-    )
-    known: dict[str, Any] = {
-        "alpha": 0.1,
-        "delta": 0.05,
-        "delta_in_all": 0.05,
-        "method": "sequence",
-        "good": 3,
-        "runs": 100,
-        "released": 90,
-        "bad": 1,
-        "labels": 100,
-        "labels_digest": "",
-        "issued_at": "2026-11-22T00:00:00+00:00",
-        "written_by": "1",
-    }
-    return IssuedCertificate.issue(subject=subject, threshold=3, rows=rows, **{**known, **fields})
+    rows = tuple(certified(policy, 90, 1, upper=0.06, release_rate=0.9) for policy in (4, 3))
+    return issued(subject=subject, threshold=3, rows=rows, **fields)
 
 
 def settings_under(upstream: str, folder: Path, **settings: Any) -> dict[str, Any]:
@@ -110,8 +80,7 @@ def test_labels_move_a_guard_to_a_stricter_rating(tmp_path: Path) -> None:
             assert replica.chat().json()["refine"]["passed"] is False
             for _ in range(30):  # now the audits are of loops under another policy than the latest
                 replica.chat()
-    command = ["monitor", settings["record"], "--certificate", settings["certificate"]]
-    shown = CliRunner().invoke(app, command).stdout
+    shown = refine("monitor", settings["record"], "--certificate", settings["certificate"]).stdout
     assert "audited answers bad" in shown
     assert "no released answer is labelled" not in shown
 
@@ -168,16 +137,16 @@ def test_only_keys_that_may_label_do(tmp_path: Path) -> None:
 def test_a_loop_of_python_follows_the_record(tmp_path: Path) -> None:
     """Labels in the record end what is promised; another loop on it then starts closed, and calls nothing."""
     bare = SelfRefine(lambda _: "fair", rates, max_attempts=1)
-    issued = certificate_of(bare.subject)
+    promised = certificate_of(bare.subject)
     with closing(DatabaseRecord(f"sqlite:///{tmp_path}/record.db")) as record:
-        loop = SelfRefine(lambda _: "fair", rates, max_attempts=1, certificate=issued, record=record)
+        loop = SelfRefine(lambda _: "fair", rates, max_attempts=1, certificate=promised, record=record)
         for _ in range(8):
             outcome = loop.refine("Why?")
             assert record.flush(30)
             if outcome.covered:
                 record.label(outcome.id, 1, by="ann", rating=1)
-        assert record.standing(issued, "log").state == "withdrawn"
-        settings: dict[str, Any] = {"max_attempts": 1, "certificate": issued, "record": record}
+        assert record.standing(promised, "log").state == "withdrawn"
+        settings: dict[str, Any] = {"max_attempts": 1, "certificate": promised, "record": record}
         assert SelfRefine(lambda _: "fair", rates, **settings, on_alarm="stricter").policy.success_rating == 3
         with pytest.raises(NotAccepted, match="withdrawn"):
             SelfRefine(lambda _: "fair", rates, **settings, on_alarm="closed").refine("And now?")
@@ -192,6 +161,7 @@ def test_an_alarm_that_nobody_could_see_is_refused() -> None:
     for certificate, message in (
         (certificate_of(bare.subject), "needs a record in a database"),
         (certificate_of(bare.subject, risk="per_question"), "audits watch the"),
+        (certificate_of(bare.subject, harm=(1.0, 0.5, 0.0, 0.0)), "audits watch the"),
     ):
         with pytest.raises(ConfigurationError, match=message):
             SelfRefine(lambda _: "fair", rates, max_attempts=1, certificate=certificate, on_alarm="closed")
@@ -199,9 +169,9 @@ def test_an_alarm_that_nobody_could_see_is_refused() -> None:
 
 def test_a_threshold_that_audits_speak_against_is_passed_over() -> None:
     """Where answers rated 4 are as bad as those rated 3, no stricter rating is taken: the certificate goes."""
-    issued = certificate_of(SelfRefine(lambda _: "fair", rates, max_attempts=1).subject)
+    promised = certificate_of(SelfRefine(lambda _: "fair", rates, max_attempts=1).subject)
     good = [Audit(4, bad=False), Audit(3, bad=False)] * 20
-    assert follow(issued, [*good, *[Audit(3, bad=True)] * 12]).threshold == 4
-    assert follow(issued, [*good, *[Audit(4, bad=True), Audit(3, bad=True)] * 12]).threshold is None
-    assert follow(issued, [*good, *[Audit(3, bad=True)] * 12], "log").threshold is None
-    assert follow(issued, good).moves == ()
+    assert follow(promised, [*good, *[Audit(3, bad=True)] * 12]).threshold == 4
+    assert follow(promised, [*good, *[Audit(4, bad=True), Audit(3, bad=True)] * 12]).threshold is None
+    assert follow(promised, [*good, *[Audit(3, bad=True)] * 12], "log").threshold is None
+    assert follow(promised, good).moves == ()

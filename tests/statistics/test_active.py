@@ -12,9 +12,10 @@ import pytest
 from judges import ConfigurationError
 from judges.offline import align
 from judges.offline.statistics import active_mean, active_probabilities, cluster_se
-from judges.offline.trust.label import LabelFile, Labelling, items_of, labels_to_estimate
+from judges.offline.trust.drawing import labels_to_estimate
+from judges.offline.trust.label import LabelFile, Labelling, items_of
 from judges.offline.trust.rows import labels_file, read_judged
-from refine.cli.app import app
+from tests.runs.commands import refine
 
 Row = dict[str, Any]
 
@@ -29,9 +30,12 @@ def test_probabilities_spend_the_budget_and_leave_nobody_out() -> None:
     assert active_probabilities([1, 3], 1) == pytest.approx([0.25 * 0.5 + 0.75 * 0.25, 0.25 * 0.5 + 0.75 * 0.75])
     assert active_probabilities([0, 0, 0, 0], 1) == [0.25] * 4
     assert active_probabilities([0, 1], 5) == [1.0, 1.0]
-    for arguments in (([-1.0], 1), ([1.0], 0)):
-        with pytest.raises(ValueError, match="uncertainty is 0 or more"):
-            active_probabilities(*arguments)
+    drawn = active_probabilities([100, 1, 1, 1, 1, 1, 1, 1], 4)
+    assert drawn[0] == max(drawn) == 1.0
+    assert sum(drawn) == pytest.approx(4)
+    for uncertain, budget, uniform in (([-1.0], 1, 0.25), ([1.0], 0, 0.5), ([1, 2], 1, 0), ([1, 2], 1, 1.1)):
+        with pytest.raises(ValueError, match=f"uncertainty is 0 or more.*not {budget!r} and {uniform!r}"):
+            active_probabilities(uncertain, budget, uniform=uniform)
 
 
 def test_the_mean_is_that_of_the_labels_where_all_are_drawn() -> None:
@@ -47,8 +51,9 @@ def test_the_mean_is_that_of_the_labels_where_all_are_drawn() -> None:
     assert (half.uncorrected, half.note) == (1.0, "indicative")
     few = active_mean([1.0] * 40, [1.0] * 9 + [None] * 31, [0.5] * 40)
     assert (few.value, few.reason) == (None, "too_few")
-    with pytest.raises(ValueError, match="the probability with which it was drawn"):
-        active_mean([1.0], [1.0], [None])
+    for probabilities, told in (([None], "None"), ([0], "0")):
+        with pytest.raises(ValueError, match=f"the probability with which it was drawn, not {told}"):
+            active_mean([1.0], [1.0], probabilities)
 
 
 def test_it_is_unbiased_and_its_interval_holds() -> None:
@@ -79,16 +84,14 @@ def answers(n: int) -> list[Row]:
     return [{"question": f"q {i}", "answer": f"a {i}", "rating": 3 if i % 3 == 0 else 4} for i in range(n)]
 
 
-def test_from_a_draw_to_a_rate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_from_a_draw_to_a_rate(tmp_path: Path) -> None:
     """`--drawn active --next` keeps probabilities with the rows; their labels give the rate, wherever they lie."""
     file, queue = tmp_path / "rows.jsonl", tmp_path / "next.jsonl"
     file.write_text("".join(f"{json.dumps(row)}\n" for row in answers(300)))
-    align_command = ["align", str(file), "--drawn", "active"]
-    with pytest.raises(SystemExit) as exit_:
-        app([*align_command, "--next", str(queue), "--budget", "90"])
-    assert exit_.value.code == 0
+    drawn = refine("align", file, "--drawn", "active", "--next", queue, "--budget", 90)
+    assert drawn.exit_code == 0
     rows = [json.loads(line) for line in queue.read_text().splitlines()]
-    assert f"{len(rows)} rows in {queue}" in capsys.readouterr().out
+    assert f"{len(rows)} rows in {queue}" in drawn.stdout
     assert {row["drawn"] for row in rows} == {len(rows)}
     assert len({row["probability"] for row in rows}) == 2
     ann = Labelling(items_of(read_judged(queue)), LabelFile(labels_file(queue)), by="ann")

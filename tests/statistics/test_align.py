@@ -14,7 +14,7 @@ from judges import ConfigurationError, Length
 from judges.offline import align, evaluate
 from judges.offline.statistics import CorrectedRate
 from judges.offline.trust.align import Alignment
-from judges.offline.trust.label import to_estimate
+from judges.offline.trust.drawing import to_estimate
 from judges.offline.trust.rows import read_judged
 
 Row = dict[str, Any]
@@ -274,17 +274,6 @@ def test_wrong_input_is_one_line() -> None:
         with pytest.raises(ConfigurationError, match=message):
             quick(rows, **settings)
     assert math.isclose(quick(published(), split=None).agreement["exact"].value or 0, 0.65)
-
-
-@pytest.mark.parametrize("split", ["Tune ", "Few shot", "TRAIN"])
-def test_the_firewall_reads_a_split_however_it_is_spelled(split: str) -> None:
-    """Capitals and spaces do not let labels through that tuned the judge."""
-    labels = [{"by": "ann", "rating": 4}]
-    rows = [
-        {"user_input": f"q{i}", "response": "a", "rating": 4, "labels": labels, "split": split} for i in range(12)
-    ]
-    with pytest.raises(ConfigurationError, match="tuned_on"):
-        align(rows)
 
 
 def test_the_same_label_is_not_for_tuning_and_for_certifying() -> None:

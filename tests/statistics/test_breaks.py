@@ -11,7 +11,7 @@ from judges import ConfigurationError
 from judges.offline import IssuedCertificate, certify
 from judges.offline.statistics import certify as certify_counts
 from judges.offline.statistics import certify_runs
-from judges.offline.trust.label import labels_to_certify
+from judges.offline.trust.drawing import labels_to_certify
 from tests.loops.recorded import write_loops
 from tests.runs.commands import refine
 

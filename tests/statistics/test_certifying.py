@@ -16,18 +16,15 @@ from judges.certificate import IssuedCertificate
 from judges.offline import certify
 from judges.offline.statistics import clopper_pearson
 from judges.offline.statistics.certificates import questions_needed
-from judges.offline.trust.label import labels_to_certify, write_queue
+from judges.offline.trust.drawing import labels_to_certify, write_queue
 from judges.offline.trust.loops import read_loops
-from tests.loops.recorded import write_loops
+from tests.laws import for_every
+from tests.loops.recorded import V_B, write_loops
 
 Row = dict[str, Any]
-LOOPS = (
-    "4|g 34|gg 2334|bggg 1224|bbbb 3223|gbbg 4|g 24|bg 1111|bbbb 334|bbg 2.4|bgg 4|b 23|bg* 34|gg 2224|bbbg 4|g"
-)
-"""Recorded with success rating 4 and 4 attempts: ratings, labels, `.` unscored, `*` crashed."""
 
 
-def loop_rows(loops: str = LOOPS, *, ids: bool = True) -> list[Row]:
+def loop_rows(loops: str = " ".join(V_B), *, ids: bool = True) -> list[Row]:
     """Write loops as rows of a record."""
     rows = []
     for number, loop in enumerate(loops.split()):
@@ -182,7 +179,7 @@ def test_labels_without_names_are_of_two_people() -> None:
     assert certify(bad, good).bad == 60
     named = [[{**row, "labels": [{"by": "ann", "up": up}]} for row in rows] for up in (False, True)]
     assert certify(*named).bad == 0
-    for split in ("prompt-tuning", "trainset", "Few shot", "fine_tune", "optimizer", "dev"):
+    for split in ("prompt-tuning", "trainset", "Few-shot", "fine_tune", "optimizer", "dev", "Tune ", "TRAIN"):
         with pytest.raises(ConfigurationError, match="tuned_on"):
             certify([{**row, "split": split} for row in good])
 
@@ -191,8 +188,8 @@ _OF = {"outcome_id": "outcome 0", "attempt": 2}
 _TEXTS = {"question": "question 0?", "answer": "answer 2 to 0"}
 
 
-@pytest.mark.parametrize(
-    ("labels", "bad"),
+@for_every(
+    "labels, bad",
     [
         ([{**_OF, "label": one} for one in ("bad", "bad", "good", "good")], True),
         ([{**_OF, "label": one} for one in ("bad", "bad", "bad", "good", "good")], True),
@@ -484,6 +481,8 @@ def test_other_promises() -> None:
     assert assumed.certified
     assert assumed.rows[0].p == pytest.approx(float(special.bdtr(0, 100, 0.1 / 3)))
     assert "ASSUMES independent attempts" in str(assumed)
+    first_alone = certify(loop_rows(), independent_attempts=True, max_attempts=4)
+    assert first_alone.rows[0].released == sum(loop.startswith("4") for loop in V_B)
     weak: dict[str, Any] = {"independent_attempts": True, "max_attempts": 3}
     assert not certify(single_rows({4: (80, 0)}), **weak).certified
     few, many = (
@@ -515,7 +514,7 @@ def test_an_escalation_from_cheap_to_strong_to_people() -> None:
     assert [row.policy for row in found.rows] == [(5, 4), (4, 4), (4, 3), (3, 3)]
     assert [(row.released, row.bad) for row in found.rows] == [(100, 0), (101, 1), (131, 31), (131, 31)]
     assert [row.status for row in found.rows] == ["certified", "certified", "refused", "not_tested"]
-    assert found.threshold == 1
+    assert (found.threshold, found.subject.policy) == (1, {})
     assert found.rows[1].shares == pytest.approx((61 / 151, 40 / 151, 50 / 151))
     assert "judge 1 releases 40%, judge 2 releases 26%, people decide 33%" in str(found)
     with pytest.raises(ConfigurationError, match="goes from strict to lax"):

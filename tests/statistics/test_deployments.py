@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
 
-from judges.certificate import CertifiedRow, IssuedCertificate, Subject
+from judges.certificate import IssuedCertificate
 from judges.promise import Audit, AuditedPromise
 from tests.bench.deployments import ALPHA, DELTA, Kind, figures_of
+from tests.loops.recorded import certified, issued
 
 _DEPLOYMENTS = 30
 
@@ -29,31 +29,18 @@ def test_a_certificate_that_is_only_just_one_does_not_stand_on_labels_that_break
     released: int, bad: int
 ) -> None:
     """Its promise has ended when its labels and the audits are bad in more than alpha of cases, and else lasts."""
-    shares: dict[str, Any] = dict.fromkeys(
-        ("upper", "p", "e", "release_rate", "release_interval", "mean_attempts")
-    )
-    row = CertifiedRow(
-        policy=4, released=released, bad=bad, rate=bad / released, status="certified", shares=(), **shares
-    )
+    issuing = issued(alpha=ALPHA, delta=DELTA, rows=(certified(4, released, bad),))
     later = 0.17
     until = math.ceil((ALPHA * released - bad) / (later - ALPHA))
-    assert _standing(_issued(row), rate=later, audits=until) <= DELTA
-    assert _standing(_issued(row), rate=bad / released, audits=until) >= 0.8
+    assert _standing(issuing, rate=later, audits=until) <= DELTA
+    assert _standing(issuing, rate=bad / released, audits=until) >= 0.8
 
 
-def _issued(*rows: CertifiedRow) -> IssuedCertificate:
-    """Issue a certificate of a threshold of 4."""
-    return IssuedCertificate.issue(
-        subject=Subject(), threshold=4, alpha=ALPHA, delta=DELTA, delta_in_all=DELTA, method="sequence", good=3,
-        runs=0, released=0, bad=0, labels=0, labels_digest="", rows=rows, issued_at="", written_by="",
-    )  # fmt: skip
-
-
-def _standing(issued: IssuedCertificate, *, rate: float, audits: int) -> float:
+def _standing(certificate: IssuedCertificate, *, rate: float, audits: int) -> float:
     """Return the share of deployments in which a promise stands after audits, a look after each."""
     random, standing, deployments = np.random.default_rng(7), 0, 100
     for _ in range(deployments):
-        promise = AuditedPromise(issued)
+        promise = AuditedPromise(certificate)
         for bad in random.random(audits) < rate:
             promise.add(Audit(4, bad=bool(bad)))
         standing += promise.threshold is not None
@@ -62,10 +49,10 @@ def _standing(issued: IssuedCertificate, *, rate: float, audits: int) -> float:
 
 def test_evidence_against_a_promise_that_holds_is_rare() -> None:
     """Where exactly the tolerated share is bad, 600 looks raise the e-process's alarm with delta at most."""
-    issued = _issued()
+    certificate = issued(alpha=ALPHA, delta=DELTA)
     random, alarms, deployments = np.random.default_rng(7), 0, 150
     for _ in range(deployments):
-        promise = AuditedPromise(issued)
+        promise = AuditedPromise(certificate)
         for bad in random.random(600) < ALPHA:
             promise.add(Audit(4, bad=bool(bad)))
         alarms += promise.standing.thresholds[0].highest >= 1 / DELTA

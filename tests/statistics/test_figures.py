@@ -10,12 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
-import pytest
-
 from judges.offline import statistics as st
 from judges.offline.compare import _binomial
 from judges.offline.statistics.certificates import Release, _fallback, questions_needed
 from tests.figures import differences, plain, read, write
+from tests.laws import for_every
 
 FILE = Path(__file__).with_name("figures.json")
 SPREAD = Random(5)
@@ -238,7 +237,7 @@ CALLS: dict[str, Callable[[], object]] = {
 BEFORE = read(FILE)
 
 
-@pytest.mark.parametrize("name", CALLS)
+@for_every("name", CALLS)
 def test_no_figure_changes_unnoticed(name: str) -> None:
     """Values, intervals, counts, methods, reasons and notes are those on file; every difference is listed."""
     assert differences(BEFORE[name], plain(CALLS[name]()), name) == []

@@ -13,14 +13,7 @@ if not os.environ.get("SELFREFINE_SIMULATE"):
 import numpy as np
 from numpy.random import Generator
 
-from judges.offline.statistics import (
-    BiasReport,
-    Certificate,
-    bias_report,
-    certify,
-    certify_runs,
-    certify_weighted,
-)
+from judges.offline import statistics as st
 from judges.offline.statistics.certificates import Release
 
 Runs = list[tuple[list[int], list[bool]]]
@@ -72,15 +65,15 @@ def naive_on_loops(runs: Runs, alpha: float) -> int | None:
 
 def exact_on_first_attempts(runs: Runs, alpha: float) -> int | None:
     """Test single answers exactly, and then release loops."""
-    return chosen(certify({t: released(runs, t, 1) for t in (4, 3, 2)}, alpha, DELTA))
+    return chosen(st.certify({t: released(runs, t, 1) for t in (4, 3, 2)}, alpha, DELTA))
 
 
 def certified(runs: Runs, alpha: float) -> int | None:
     """Return the threshold that the certificate allows."""
-    return chosen(certify_runs(runs, alpha, DELTA, max_attempts=ATTEMPTS))
+    return chosen(st.certify_runs(runs, alpha, DELTA, max_attempts=ATTEMPTS))
 
 
-def chosen(certificate: Certificate) -> int | None:
+def chosen(certificate: st.Certificate) -> int | None:
     """Return the certified threshold."""
     return None if certificate.certified is None else int(certificate.certified)
 
@@ -116,7 +109,7 @@ def test_a_certificate_is_often_issued_where_it_holds() -> None:
     assert any_threshold >= 0.9
 
 
-def report(random: Generator, *, lean: float, padding: float) -> BiasReport:
+def report(random: Generator, *, lean: float, padding: float) -> st.BiasReport:
     """Report on a simulated judge: 150 pairs in both orders and 100 probes of each kind."""
     gap = random.normal(0, 1, 150)
     orders = [np.sign(gap + lean + random.normal(0, 1, 150)), np.sign(-gap + lean + random.normal(0, 1, 150))]
@@ -134,7 +127,7 @@ def report(random: Generator, *, lean: float, padding: float) -> BiasReport:
         [*map(float, np.clip(np.round(random.normal(2.7, 0.8) + random.normal(0, 0.5, 4)), 1, 4))]
         for _ in range(100)
     ]
-    return bias_report(
+    return st.bias_report(
         position=list(zip(*(order.tolist() for order in orders), strict=True)),
         verbosity=probes(padding),
         cues={"authority": probes(0)},
@@ -163,7 +156,7 @@ def test_runs_of_the_same_questions_are_no_independent_evidence() -> None:
         releases = [
             Release(float(is_bad), 1.0, place) for place, is_bad in enumerate(bad.tolist()) for _ in range(5)
         ]
-        kept += certify_weighted([releases], 0.1, DELTA).certified is not None
-        broken += certify([(300, 5 * int(bad.sum()))], 0.1, DELTA).certified is not None
+        kept += st.certify_weighted([releases], 0.1, DELTA).certified is not None
+        broken += st.certify([(300, 5 * int(bad.sum()))], 0.1, DELTA).certified is not None
     assert kept / RESAMPLES <= DELTA + 3 * (DELTA * (1 - DELTA) / RESAMPLES) ** 0.5
     assert broken / RESAMPLES > 0.15

@@ -14,6 +14,7 @@ from judges.offline import certify
 from judges.offline.statistics import certify as certify_counts
 from judges.offline.statistics import certify_weighted, hoeffding_bentkus, weighted_risk
 from judges.offline.statistics.certificates import Release
+from tests.runs.commands import refine
 
 Row = dict[str, Any]
 
@@ -88,13 +89,15 @@ def test_graded_harm_is_bounded_on_average(tmp_path: Path) -> None:
 
 def test_rows_with_weights_and_questions_with_several_runs_are_taken() -> None:
     """Weights are refused by the exact test alone; no run is left out; silent runs count among all questions."""
-    weighted = [{**row, "weight": 1.0 + n % 3} for n, row in enumerate(rows_of([4] * 150, [4] * 150))]
+    rows = rows_of([4] * 150, [4] * 150, probability=0.5)  # for a weight of 2 where a row says none
+    weighted = [{**row, "weight": 1.0 + n % 3} for n, row in enumerate(rows)]
     with pytest.raises(ConfigurationError, match="--method weighted"):
         certify(weighted)
     certificate = certify(weighted, method="weighted", largest_weight=3)
     assert (certificate.certified, certificate.runs, certificate.released) == (True, 150, 150)
     assert not any("weighs at most" in note for note in certificate.notes)
     assert any("weighs at most 3" in note for note in certify(weighted, method="weighted").notes)
+    assert any("weighs at most 2" in note for note in certify(rows, method="weighted").notes)
     with pytest.raises(ConfigurationError, match=r"largest_weight=2 is exceeded: .* weigh 3 together"):
         certify(weighted, method="weighted", largest_weight=2)
     with pytest.raises(ConfigurationError, match="largest_weight is above 0, and for method='weighted'"):
@@ -113,18 +116,15 @@ def test_rows_with_weights_and_questions_with_several_runs_are_taken() -> None:
     assert (alone.rate, all_questions.rate) == (1.0, 0.5)
 
 
-def test_the_command_takes_harm_and_weights(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_takes_harm_and_weights(tmp_path: Path) -> None:
     """`--method weighted --harm 1,0.2,0,0 --largest-weight 1`; a wrong list has one line."""
-    from refine.cli.app import app  # noqa: PLC0415 - the command, of this test alone
-
-    file, out = tmp_path / "rows.jsonl", tmp_path / "out.json"
+    file = tmp_path / "rows.jsonl"
     rows = rows_of([4] * 120, [2 if n % 5 == 0 else 4 for n in range(120)])
     file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    command = ["certify", str(file), "--thresholds", "4", "--method", "weighted", "--once", "--harm"]
-    for harm, code in (("1,0.2,0,0", 0), ("1,x", 2)):
-        with pytest.raises(SystemExit) as exit_:
-            app([*command, harm, "--largest-weight", "1", "--out", str(out.with_name(f"{code}.json"))])
-        assert int(exit_.value.code or 0) == code
-    shown = capsys.readouterr()
-    assert "of the worst harm on average" in shown.out
-    assert "--harm are numbers with commas, for instance 1,0.5,0,0" in shown.err
+    command = ("certify", file, "--thresholds", "4", "--method", "weighted", "--once", "--largest-weight", "1")
+    done, wrong = (
+        refine(*command, "--out", tmp_path / f"{harm[2:]}.json", "--harm", harm) for harm in ("1,0.2,0,0", "1,x")
+    )
+    assert (done.exit_code, wrong.exit_code) == (0, 2)
+    assert "of the worst harm on average" in " ".join(done.stdout.split())
+    assert "--harm are numbers with commas, for instance 1,0.5,0,0" in wrong.stderr

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 import judges
 from judges import ConfigurationError, Learned, Sample, Verdict, first_level
@@ -16,7 +15,7 @@ from judges.compose.learned import vectors_of, write_learned
 from judges.fingerprint import fingerprint
 from judges.offline import learn
 from judges.testing import ScriptedJudge
-from refine.cli.app import app
+from tests.runs.commands import refine
 from tests.tuning.verdicts import disagreement, judged, lenient, noise, rude
 
 
@@ -118,8 +117,7 @@ def test_the_command_and_the_table_of_a_file(tmp_path: Path) -> None:
     """`refine learn` says what it decides; a `judges.toml` beside the file puts it before its judge."""
     attempts = tmp_path / "attempts.jsonl"
     attempts.write_text("\n".join(map(json.dumps, judged(rude, 500, 0))), encoding="utf-8")
-    arguments = ["learn", str(attempts), "--out", str(tmp_path / "first.json"), "--vectors", "none"]
-    result = CliRunner().invoke(app, arguments)
+    result = refine("learn", attempts, "--out", tmp_path / "first.json", "--vectors", "none")
     assert result.exit_code == 0, result.output
     assert result.stdout.startswith("strict: decides ")
     table = '[judges.both]\nuse = "judges:first_level"\nfile = "first.json"\njudge = "length:at_most=3"\n'

@@ -9,16 +9,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from typer.testing import CliRunner
 
 import judges
 from judges import ConfigurationError
 from judges.fingerprint import fingerprint
 from judges.offline import Tuning, align, certify, tune
 from judges.testing import ScriptedModel
-from refine.cli.app import app
 from tests.kit import shown
 from tests.model_server import Reply, serving
+from tests.runs.commands import refine
 from tests.tuning.annotator import RULE, labelled, reply_to, scripted, texts_of
 
 OF_TONE = {"rationale": "Of its kind.", "feedback": ""}
@@ -71,6 +70,7 @@ def test_a_rule_that_nobody_can_word_is_learned_from_examples(tmp_path: Path) ->
     table = tomllib.loads((tmp_path / "prompts/en/tone.toml").read_text(encoding="utf-8"))
     verdicts = [example["reply"]["verdict"] for example in table["examples"]]
     assert sorted(verdicts) == ["broken"] * 3 + ["kept"] * 3
+    assert all(example["reply"]["rationale"] for example in table["examples"])
 
 
 @pytest.mark.parametrize("likeness", ["words", "pieces"])
@@ -232,8 +232,7 @@ def test_the_command_over_http(tmp_path: Path) -> None:
 
     with serving(reply) as server:
         options = ["--model", "m", "--base-url", server.url, "--out", tmp_path / "out", "--budget", 90]
-        arguments = ["tune", rows, "--judge", "helpfulness", *options]
-        result = CliRunner().invoke(app, [str(one) for one in arguments])
+        result = refine("tune", rows, "--judge", "helpfulness", *options)
     assert result.exit_code == 0, result.output
     assert result.stdout.startswith(
         "helpfulness: improved\nheld out, 15 answers to 15 questions: agrees with people"

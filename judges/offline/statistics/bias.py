@@ -12,7 +12,7 @@ from scipy import special
 
 from judges.offline.statistics import resampling
 from judges.offline.statistics.comparing import mcnemar, sign_flip
-from judges.offline.statistics.intervals import Undefined, holm, normal_quantile, p_text
+from judges.offline.statistics.intervals import Undefined, holm, is_number, normal_quantile, p_text
 
 _Array = NDArray[np.float64]
 Finding = Literal["flagged", "small", "not enough data", "association"]
@@ -158,7 +158,7 @@ def bias_report(
     tests += [_toward(name, pairs, seed) for name, pairs in probes.items()]
     tests += [_robustness(name, triples) for name, triples in (robustness or {}).items()]
     if self_preference is not None:
-        rated = resampling.rows_of_numbers(self_preference, 4, "ratings for self-preference")
+        rated = _rows_of_numbers(self_preference, 4, "ratings for self-preference")
         tests.append(_self_preference([_Family(*ratings) for ratings in rated.tolist()], seed))
     if leniency is not None:
         tests.append(_leniency(leniency, clusters, seed))
@@ -167,6 +167,25 @@ def bias_report(
     if length is not None:
         tests.append(_length(*length, clusters))
     return BiasReport(tests=tuple(_judged(tests)))
+
+
+def _rows_of_numbers(rows: Sequence[Any], columns: int, name: str) -> _Array:
+    """Return rows of numbers as an array.
+
+    Args:
+        rows: The rows.
+        columns: How many numbers each has.
+        name: What they are, for the error.
+
+    Raises:
+        ValueError: If a row has more or fewer, or one is no finite number.
+    """
+    for row in resampling.listed(rows, name):
+        if isinstance(row, str) or not isinstance(row, Sequence | np.ndarray) or len(row) != columns:
+            raise ValueError(f"{name} are rows of {columns} numbers, not {row!r}")
+        if not all(is_number(value) for value in row):
+            raise ValueError(f"{name} are finite numbers, but a row is {row!r}; leave it out")
+    return resampling.floats(rows).reshape(len(rows), columns)
 
 
 def _judged(tests: Sequence[BiasTest]) -> list[BiasTest]:
@@ -222,7 +241,7 @@ _PLACE: dict[str | float, float] = {"F": 1.0, "S": -1.0, "T": 0.0}
 
 def _toward(name: str, pairs: Sequence[tuple[float, float]], seed: int) -> BiasTest:
     """Test whether a cue moves ratings up; the sign test is one-sided for cues, since only toward it is a bias."""
-    rated = resampling.rows_of_numbers(pairs, 2, f"ratings before and after {name}")
+    rated = _rows_of_numbers(pairs, 2, f"ratings before and after {name}")
     changes = rated[:, 1] - rated[:, 0]
     up, down = int((changes > 0).sum()), int((changes < 0).sum())
     two_sided = mcnemar(up, down)
@@ -290,7 +309,7 @@ def _self_preference(questions: Sequence[_Family], seed: int) -> BiasTest:
 
 
 def _leniency(pairs: Sequence[tuple[float, float]], clusters: Sequence[Hashable] | None, seed: int) -> BiasTest:
-    rated = resampling.rows_of_numbers(pairs, 2, "ratings by human and judge")
+    rated = _rows_of_numbers(pairs, 2, "ratings by human and judge")
     raw = rated[:, 1] - rated[:, 0]
     differences = np.array([raw[rows].mean() for rows in resampling.cluster_rows(len(raw), clusters)])
     enough = int((differences != 0).sum()) >= _LEAST_DISCORDANT

@@ -32,10 +32,9 @@ def confidence_sequence(successes: int, n: int, *, level: float = 0.95) -> tuple
         level: Probability, 0 to 1, that every interval of the sequence holds the rate.
     """
     successes, n = _checked_counts(successes, n)
-    level = share(level, "level")
     failures = n - successes
     mixture = special.betaln(0.5 + successes, 0.5 + failures) - special.betaln(0.5, 0.5)
-    threshold = -math.log1p(-level)
+    threshold = -math.log1p(-share(level, "level"))
 
     def surplus(rate: float) -> float:
         return float(mixture - special.xlogy(successes, rate) - special.xlog1py(failures, -rate) - threshold)
@@ -392,9 +391,8 @@ def evidence_needed(delta: float, policies: int, *, is_begun_laxer: bool) -> flo
 
 
 def _with_breaks(row: PolicyRow, count: Counts, delta: float) -> PolicyRow:
-    n, broken = count
-    upper = clopper_pearson(broken, n, level=1 - 2 * delta)[1] if n else None
-    return replace(row, first_good=n, broken=broken, broken_upper=upper)
+    upper = clopper_pearson(count.bad, count.released, level=1 - 2 * delta)[1] if count.released else None
+    return replace(row, first_good=count.released, broken=count.bad, broken_upper=upper)
 
 
 def _chain(
@@ -612,9 +610,6 @@ def labels_needed(alpha: float = ALPHA, delta: float = DELTA, true_rate: float |
     return None
 
 
-_HALVINGS = 40
-
-
 class Release(NamedTuple):
     """A released answer.
 
@@ -692,12 +687,10 @@ def _weighted_p_value(releases: Sequence[Release], alpha: float, scale: float) -
 def _upper(releases: Sequence[Release], delta: float, scale: float) -> float:
     """Return the smallest mean loss that the test would have confirmed, to nine digits."""
     low, high = 0.0, 1.0
-    for _ in range(_HALVINGS):
+    for _ in range(40):
         middle = (low + high) / 2
-        if _weighted_p_value(releases, middle, scale) <= delta:
-            high = middle
-        else:
-            low = middle
+        is_confirmed = _weighted_p_value(releases, middle, scale) <= delta
+        low, high = (low, middle) if is_confirmed else (middle, high)
     return high
 
 

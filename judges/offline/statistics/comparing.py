@@ -61,7 +61,7 @@ def mcnemar(
 
 
 @dataclass(frozen=True, kw_only=True)
-class SampleDifference:
+class _SampleDifference:
     """Where drawn cases differ the most from those that were not drawn.
 
     Args:
@@ -84,7 +84,7 @@ class SampleDifference:
     p: float
 
 
-def sample_test(cases: Sequence[Mapping[str, object]], is_drawn: Sequence[bool]) -> SampleDifference | None:
+def sample_test(cases: Sequence[Mapping[str, object]], is_drawn: Sequence[bool]) -> _SampleDifference | None:
     """Test whether drawn cases are a random sample of all, by each value of each of their properties.
 
     Args:
@@ -106,7 +106,7 @@ def sample_test(cases: Sequence[Mapping[str, object]], is_drawn: Sequence[bool])
     ps = holm([_fisher(inside, drawn, outside, others) for inside, outside in tables])
     place = min(range(len(ps)), key=ps.__getitem__)
     (name, value), (inside, outside) = kinds[place], tables[place]
-    return SampleDifference(
+    return _SampleDifference(
         name=name, value=value, drawn_with=inside, drawn=drawn, others_with=outside, others=others, p=ps[place]
     )
 

@@ -13,7 +13,7 @@ from scipy import special
 
 from judges.offline.statistics.intervals import benjamini_yekutieli
 from judges.offline.statistics.judge_agreement import LEVELS, cohen_kappa
-from judges.offline.statistics.resampling import chosen, finite, floats, listed, on_scale, same_length
+from judges.offline.statistics.resampling import chosen, finite, floats, listed, same_length
 
 _Array = NDArray[np.float64]
 _Unit = Sequence[float | None]
@@ -94,9 +94,10 @@ def gwet_ac(
     weights, place = credit[weighting], {level: i for i, level in enumerate(levels)}
     counts = np.zeros((len(listed(units, "units")), len(levels)))
     for row, unit in enumerate(units):
-        known = _known(unit)
-        on_scale(known, levels, "ratings")
-        for value in known:
+        for value in _known(unit):
+            if value not in place:
+                scale = tuple(levels)
+                raise ValueError(f"ratings are levels of the scale {scale}, or None where missing; not {value!r}")
             counts[row, place[value]] += 1
     counts = counts[counts.sum(axis=1) > 0]
     totals = counts.sum(axis=1)

@@ -52,25 +52,6 @@ def finite(values: object, name: str, *, low: float = -math.inf, high: float = m
     return data
 
 
-def rows_of_numbers(rows: Sequence[Any], columns: int, name: str) -> _Array:
-    """Return rows of numbers as an array.
-
-    Args:
-        rows: The rows.
-        columns: How many numbers each has.
-        name: What they are, for the error.
-
-    Raises:
-        ValueError: If a row has more or fewer, or one is no finite number.
-    """
-    for row in listed(rows, name):
-        if isinstance(row, str) or not isinstance(row, Sequence | np.ndarray) or len(row) != columns:
-            raise ValueError(f"{name} are rows of {columns} numbers, not {row!r}")
-        if not all(is_number(value) for value in row):
-            raise ValueError(f"{name} are finite numbers, but a row is {row!r}; leave it out")
-    return floats(rows).reshape(len(rows), columns)
-
-
 def row_weights(weights: object, rows: int) -> _Array:
     """Return the design weights of rows, 1 each where there are none.
 
@@ -123,19 +104,6 @@ def same_length(what: str, *columns: Sized) -> None:
     lengths = [len(column) for column in columns]
     if len(set(lengths)) > 1:
         raise ValueError(f"{what}: their lengths are {', '.join(map(str, lengths))}")
-
-
-def on_scale(values: Iterable[Any], levels: Sequence[Hashable], name: str) -> None:
-    """Check that ratings are levels of a scale; None is a missing one.
-
-    Raises:
-        ValueError: If one is not.
-    """
-    for value in values:
-        if value is not None and value not in levels:
-            raise ValueError(
-                f"{name} are levels of the scale {tuple(levels)}, or None where missing; not {value!r}"
-            )
 
 
 def recorded_runs(runs: object) -> None:

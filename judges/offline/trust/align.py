@@ -2,171 +2,40 @@
 
 from __future__ import annotations
 
-import math
+import json
 import os
-from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
-from judges.certificate import IssuedCertificate
+from judges.certificate import IssuedCertificate, aligned_lines
 from judges.errors import ConfigurationError, shortened
-from judges.offline.statistics import (
-    Agreement,
-    BiasReport,
-    RankMetrics,
-    agreement,
-    bias_report,
-    rank_metrics,
-    wilson,
-)
+from judges.offline.statistics import Agreement, BiasReport, BiasTest, CorrectedRate, Figure, RankMetrics
 from judges.offline.statistics.certificates import ALPHA, DELTA
-from judges.offline.statistics.judge_agreement import rating_figures
-from judges.offline.trust.benefit_report import BenefitReport, loops_among, report_benefit
-from judges.offline.trust.certify import GOOD, CertifySettings, certify_rows
-from judges.offline.trust.label import NextLabel, to_estimate, write_queue
-from judges.offline.trust.loops import LabelledRows, read_labelled
-from judges.offline.trust.report_text import (
-    Item,
+from judges.offline.statistics.intervals import EXACT, p_text
+from judges.offline.trust.agreement import (
+    ComparedRows,
     PassRate,
     PeopleAgreement,
+    Reliability,
     Sampling,
     SideBySide,
-    agreement_lines,
-    bias_lines,
-    full_lines,
-    pass_rate,
-    pass_rate_lines,
-    people_of,
-    side_by_side_lines,
 )
+from judges.offline.trust.benefit_report import BenefitReport
+from judges.offline.trust.certify import CertifySettings, certify_rows
+from judges.offline.trust.drawing import NextLabel, to_estimate, write_queue
+from judges.offline.trust.loops import LabelledRows, read_labelled
 from judges.offline.trust.rows import (
+    GOOD,
     JudgedAnswer,
     RowSource,
     judge_among,
     label_digests,
-    lower_median,
-    majority,
     refuse_reused,
     usable,
 )
 from judges.offline.trust.spending import LabelUses, LedgerSource
-
-_BINS = 10
-_WIDTH = 40
-_RESAMPLES = 500
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReliabilityBin:
-    """Answers of about the same `p_pass`.
-
-    Args:
-        n: How many there are.
-        said: Mean `p_pass`.
-        good: Share that people call good.
-        low: Lower end of its 95 % interval (Wilson).
-        high: Upper end.
-    """
-
-    n: int
-    said: float
-    good: float
-    low: float
-    high: float
-
-    @property
-    def is_off(self) -> bool:
-        """True if the interval does not reach what was said."""
-        return not self.low <= self.said <= self.high
-
-
-@dataclass(frozen=True, kw_only=True)
-class Reliability:
-    """What labels say of a judge's `p_pass`; `str()` draws it.
-
-    Args:
-        bins: Tenths of `p_pass` that hold labelled answers, from the lowest.
-        scores: Brier score and calibration error of `p_pass`, with what chance explains.
-    """
-
-    bins: tuple[ReliabilityBin, ...]
-    scores: RankMetrics
-
-    def __str__(self) -> str:
-        return "\n".join(self.lines())
-
-    @property
-    def verdict(self) -> str:
-        """True if `p_pass` can be read as a probability, in words."""
-        ece, null, brier = self.scores.ece, self.scores.ece_null, self.scores.brier
-        if ece is None or brier is None:
-            return "too few labels to say whether p_pass is calibrated"
-        off = ""
-        if null is not None:
-            off = ": miscalibrated" if ece > null else ": no more than chance explains"
-            off = f", chance alone stays below {null:.3f}{off}"
-        return f"Brier score {brier:.3f}, calibration error {ece:.3f}{off}"
-
-    def lines(self) -> Iterator[str]:
-        """Yield the curve as text: `o` is what people say, `-` its interval, `|` where it ought to lie."""
-        yield "p_pass: of answers said to pass with p, people call so many good (| said, o people, - 95 %)"
-        yield f"   said   good      n   0{'0.5':^{_WIDTH - 2}}1"
-        for one in self.bins:
-            note = "  off" if one.is_off else ""
-            yield f"  {one.said:5.2f}  {one.good:5.2f}  {one.n:>5}   {_drawn(one)}{note}"
-        yield f"  {self.verdict}"
-
-
-def _drawn(one: ReliabilityBin) -> str:
-    def place(share: float) -> int:
-        return round(share * (_WIDTH - 1))
-
-    cells = [" "] * _WIDTH
-    cells[place(one.low) : place(one.high) + 1] = "-" * (place(one.high) - place(one.low) + 1)
-    cells[place(one.said)] = "|"
-    cells[place(one.good)] = "o" if place(one.good) != place(one.said) else "@"
-    return "".join(cells).rstrip()
-
-
-def _reliability_of(rows: Sequence[JudgedAnswer], judge: str, *, good: float, seed: int) -> Reliability | None:
-    """Return the curve over the labelled rows whose verdict has a `p_pass`; None where none has.
-
-    Args:
-        rows: The rows; one on which as many people say good as bad is left out.
-        judge: The judge.
-        good: Least human rating that is good.
-        seed: Seed of the resamples.
-    """
-    pairs = _said_and_good(rows, judge, "p_pass", good)
-    if not pairs:
-        return None
-    probabilities, goods, weights = zip(*pairs, strict=True)
-    bins: list[list[tuple[float, bool]]] = [[] for _ in range(_BINS)]
-    for share, is_good, _ in pairs:
-        bins[min(int(share * _BINS), _BINS - 1)].append((share, is_good))
-    scores = rank_metrics(goods, probabilities, weights=weights, resamples=_RESAMPLES, seed=seed)
-    return Reliability(bins=tuple(_bin(held) for held in bins if held), scores=scores)
-
-
-def _said_and_good(
-    rows: Sequence[JudgedAnswer], judge: str, name: Literal["score", "p_pass"], good: float
-) -> list[tuple[float, bool, float]]:
-    """Return what the judge said, whether people call it good, and the weight, of the rows that have all of it."""
-    pairs = []
-    for row in rows:
-        mark, verdict = row.marks.get(judge), majority(row.opinions, good)
-        number = None if mark is None else mark.score if name == "score" else mark.p_pass
-        if number is not None and verdict is not None:
-            pairs.append((number, verdict, row.weight))
-    return pairs
-
-
-def _bin(held: Sequence[tuple[float, bool]]) -> ReliabilityBin:
-    n, goods = len(held), sum(is_good for _, is_good in held)
-    low, high = wilson(goods, n)
-    return ReliabilityBin(n=n, said=sum(share for share, _ in held) / n, good=goods / n, low=low, high=high)
 
 
 def _actively_drawn(rows: Sequence[JudgedAnswer]) -> tuple[list[JudgedAnswer], list[str]]:
@@ -199,115 +68,6 @@ def _weighed(row: JudgedAnswer, share: float) -> JudgedAnswer:
         return row
     probability = row.probability * share
     return replace(row, probability=probability, weight=row.weight / probability)
-
-
-_ORDERS = 2
-_FAMILY = 2
-_LEAST_RATERS = 2
-
-
-def _bias_of(rows: Sequence[JudgedAnswer], judge: str, *, ratings: bool, seed: int) -> BiasReport | None:
-    """Return the report on bias for which the rows hold data; None where they hold none.
-
-    A probe is a row with `probe`, its kind, for instance `"verbosity"` or `"authority"`, and `probe_of`, the `id`
-    of the row it is made from. `repeat_of` marks a plain second one. `places` is which place, F, S or T, won a
-    pair in each of the two orders, for instance `"FS"`. `family` (`"own"` or `"other"`) and `control_rating` serve
-    the test of self-preference.
-
-    Args:
-        rows: All rows.
-        judge: The judge.
-        ratings: Whether labels are ratings, and there are any.
-        seed: Seed of sign flips and resamples.
-    """
-    rated = [(row, mark.as_rating) for row in rows if (mark := row.marks.get(judge)) is not None]
-    scored = [(row, rating) for row, rating in rated if rating is not None]
-    probes, triples = _probes(scored)
-    labelled = [(row, rating) for row, rating in scored if row.opinions and not row.metadata.get("probe")]
-    places = [str(row.metadata["places"]) for row in rows if len(str(row.metadata.get("places") or "")) == _ORDERS]
-    families = _families(scored)
-    verbosity = probes.pop("verbosity", None)
-    data = {
-        "position": places or None,
-        "verbosity": verbosity,
-        "cues": probes or None,
-        "robustness": triples or None,
-        "self_preference": families or None,
-    }
-    report = bias_report(
-        **data,  # type: ignore[arg-type]  # each is what the argument of its name takes
-        leniency=[(lower_median(row.opinions) or 0.0, float(rating)) for row, rating in labelled]
-        if ratings
-        else None,
-        length=_lengths(labelled) if ratings else None,
-        clusters=[row.question_id for row, _ in labelled] if ratings else None,
-        seed=seed,
-    )
-    return report if report.tests else None
-
-
-def _probes(
-    scored: Sequence[tuple[JudgedAnswer, int]],
-) -> tuple[dict[str, list[tuple[float, float]]], dict[str, list[tuple[int, int, int]]]]:
-    """Return by kind the rating without and with the probe, and where there is one of a second one."""
-    named = [(str(row.metadata["id"]), rating) for row, rating in scored if row.metadata.get("id") is not None]
-    plain, rows_of = dict(named), Counter(name for name, _ in named)
-    again = {
-        str(row.metadata["repeat_of"]): rating
-        for row, rating in scored
-        if row.metadata.get("repeat_of") is not None
-    }
-    pairs: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    triples: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
-    for row, rating in scored:
-        kind, origin = row.metadata.get("probe"), str(row.metadata.get("probe_of"))
-        if kind and rows_of[origin] > 1:
-            raise ConfigurationError(
-                f"row {row.index}: probe_of={origin!r} is the id of {rows_of[origin]} rows; give each its own id"
-            )
-        if kind and origin in plain:
-            pairs[str(kind)].append((float(plain[origin]), float(rating)))
-            if origin in again:
-                triples[str(kind)].append((plain[origin], rating, again[origin]))
-    return dict(pairs), dict(triples)
-
-
-def _families(scored: Sequence[tuple[JudgedAnswer, int]]) -> list[tuple[float, float, float, float]]:
-    by_question: dict[str, dict[str, tuple[float, float]]] = defaultdict(dict)
-    for row, rating in scored:
-        family, control = row.metadata.get("family"), row.metadata.get("control_rating")
-        if family in {"own", "other"} and isinstance(control, int | float):
-            by_question[row.question_id][str(family)] = (float(rating), float(control))
-    return [(*both["own"], *both["other"]) for both in by_question.values() if len(both) == _FAMILY]
-
-
-def _lengths(
-    labelled: Sequence[tuple[JudgedAnswer, int]],
-) -> tuple[list[float], list[float], list[float] | None, list[float]] | None:
-    """Return ratings of judge and people with the logarithm of the lengths; with one person alone, no second."""
-    chosen = [(row, rating) for row, rating in labelled if row.length]
-    if not chosen or len(chosen) < len(labelled):
-        return None
-    several = all(len(row.opinions) >= _LEAST_RATERS for row, _ in chosen)
-    return (
-        [float(rating) for _, rating in chosen],
-        [row.opinions[0].rating for row, _ in chosen],
-        [row.opinions[1].rating for row, _ in chosen] if several else None,
-        [math.log(row.length) for row, _ in chosen],
-    )
-
-
-def _plain(value: object) -> Any:
-    """Return a result, with everything in it, as dictionaries, lists, texts and numbers."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
-    if isinstance(value, Mapping):
-        return {str(name): _plain(part) for name, part in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [_plain(part) for part in value]
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    return str(value)
 
 
 _BUDGET = 80
@@ -363,7 +123,7 @@ class Alignment:
 
     def report(self, *, full: bool = False) -> str:
         """Return the report as text; `full` adds every figure there is."""
-        agreed = agreement_lines(
+        agreed = _agreement_lines(
             self.agreement,
             self.people,
             judge=self.judge,
@@ -379,20 +139,21 @@ class Alignment:
         sections = [
             [] if self.benefit is None else [str(self.benefit)],
             agreed,
-            [] if not self.beside else side_by_side_lines(self.judge, self.agreement, self.beside),
+            [] if not self.beside else _side_by_side_lines(self.judge, self.agreement, self.beside),
             [] if self.reliability is None else self.reliability.lines(),
-            pass_rate_lines(self.pass_rate),
+            _pass_rate_lines(self.pass_rate),
             [] if self.certificate is None else str(self.certificate).splitlines(),
-            [] if self.bias is None else bias_lines(self.bias),
+            [] if self.bias is None else _bias_lines(self.bias),
             [following] if count else [],
             self.notes,
-            full_lines(self.agreement, self.people, self.calibration, seed=self.seed) if full else [],
+            _full_lines(self.agreement, self.people, self.calibration, seed=self.seed) if full else [],
         ]
         return "\n\n".join(filter(None, map("\n".join, sections)))
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data for JSON; of rows to be labelled, their places and ids."""
-        data: dict[str, Any] = _plain(replace(self, next_labels=(), certificate=None))
+        bare = asdict(replace(self, next_labels=(), certificate=None))
+        data: dict[str, Any] = json.loads(json.dumps(bare, default=str))
         data["certificate"] = None if self.certificate is None else self.certificate.to_dict()
         data["next_labels"] = [
             {"index": label.row.index, "outcome_id": label.row.outcome_id, "attempt": label.row.attempt}
@@ -467,7 +228,7 @@ def align(
         notes += share_notes
     if read.strangers:
         notes.append(f"{read.strangers} labels belong to no row and were left out")
-    compared = _ComparedRows.of(everything, judge_among(everything, judge), good, seed)
+    compared = ComparedRows.of(everything, judge_among(everything, judge), good, seed)
     issued = _certificate(
         read,
         notes,
@@ -494,77 +255,6 @@ def align(
     )
 
 
-@dataclass(frozen=True)
-class _ComparedRows:
-    """The rows, of which those that probe the judge say nothing of its agreement with people."""
-
-    everything: Sequence[JudgedAnswer]
-    judged: Sequence[JudgedAnswer]
-    labelled: Sequence[JudgedAnswer]
-    judge: str
-    good: float
-    seed: int
-
-    @classmethod
-    def of(cls, rows: Sequence[JudgedAnswer], judge: str, good: float, seed: int) -> _ComparedRows:
-        judged = [row for row in rows if row.metadata.keys().isdisjoint({"probe", "repeat_of"})]
-        labelled = [row for row in judged if row.opinions]
-        if not labelled:
-            raise ConfigurationError(
-                "no row has a label; add labels to the rows, labels: [{'by': 'ann', 'rating': 4}], or give a file "
-                "of them (--labels)"
-            )
-        return cls(rows, judged, labelled, judge, good, seed)
-
-    def figures(self, sampling: Sampling, resamples: int) -> dict[str, Any]:
-        """Return what an `Alignment` says of judge and people."""
-        judge, good, seed = self.judge, self.good, self.seed
-        ratings = all(opinion.is_rating for row in self.labelled for opinion in row.opinions)
-        marks = [row.marks.get(judge) for row in self.labelled]
-        as_ratings = [None if mark is None else mark.as_rating for mark in marks]
-        return {
-            "judge": judge,
-            "benefit": self._benefit(),
-            "rows": len(self.judged),
-            "labelled": len(self.labelled),
-            "questions": len({row.question_id for row in self.labelled}),
-            "ties": sum(majority(row.opinions, good) is None for row in self.labelled),
-            "ratings": ratings,
-            "agreement": _agreement(
-                self.labelled, as_ratings, judge, ratings=ratings, good=good, resamples=resamples, seed=seed
-            ),
-            "people": people_of(self.labelled, as_ratings, good=good, ratings=ratings),
-            "calibration": _calibration(self.labelled, judge, good=good, seed=seed),
-            "reliability": _reliability_of(self.labelled, judge, good=good, seed=seed),
-            "beside": tuple(self._beside(ratings=ratings)),
-            "pass_rate": pass_rate(_items(self.judged, judge, good), sampling=sampling),
-            "bias": _bias_of(self.everything, judge, ratings=ratings, seed=seed),
-            "seed": seed,
-        }
-
-    def _beside(self, *, ratings: bool) -> Iterator[SideBySide]:
-        """Yield how the other judges of these rows agree with people."""
-        for name in sorted({name for row in self.labelled for name in row.marks} - {self.judge}):
-            marks = [row.marks.get(name) for row in self.labelled]
-            judged = [None if mark is None else mark.as_rating for mark in marks]
-            agreement = _agreement(
-                self.labelled,
-                judged,
-                name,
-                ratings=ratings,
-                good=self.good,
-                resamples=_RESAMPLES,
-                seed=self.seed,
-            )
-            costs = [mark.cost for mark in marks if mark is not None and mark.cost is not None]
-            yield SideBySide(judge=name, agreement=agreement, cost=sum(costs) / len(costs) if costs else None)
-
-    def _benefit(self) -> BenefitReport | None:
-        """Return whether the loop helps; None where no row is an attempt of one that could try again."""
-        loops = loops_among(self.judged, self.judge, good=self.good)
-        return report_benefit(loops) if any(len(loop.ratings) > 1 for loop in loops) else None
-
-
 def _answer_of(row: JudgedAnswer) -> Hashable:
     return row.key if row.outcome_id is None else (row.outcome_id, row.attempt or 1)
 
@@ -576,84 +266,6 @@ def _next_labels(
     if sampling == "active":
         return []
     return to_estimate(rows, judge, budget=budget, good=good, seed=seed)
-
-
-def _agreement(
-    rows: Sequence[JudgedAnswer],
-    judged: Sequence[int | None],
-    judge: str,
-    *,
-    ratings: bool,
-    good: float,
-    resamples: int,
-    seed: int,
-) -> Agreement:
-    """Return the agreement; of good and bad over rows without a tie, of ratings over all."""
-    scores = [None if (mark := row.marks.get(judge)) is None else mark.score for row in rows]
-    scored = [place for place, rating in enumerate(judged) if rating is not None]
-    use_scores = bool(scored) and all(scores[place] is not None for place in scored)
-    common: dict[str, Any] = {
-        "weights": [row.weight for row in rows],
-        "clusters": _clusters(rows),
-        "good": good,
-        "resamples": resamples,
-        "seed": seed,
-        "scores": scores if use_scores else None,
-    }
-    verdicts = [majority(row.opinions, good) for row in rows]
-    if not ratings:
-        return agreement(verdicts, judged, **common)
-    medians = [lower_median(row.opinions) for row in rows]
-    untied = [None if verdict is None else median for verdict, median in zip(verdicts, medians, strict=True)]
-    of_verdicts = agreement(untied, judged, **common)
-    if None not in verdicts or not scored:
-        return of_verdicts
-    figures_of_judge = rating_figures(
-        [medians[place] or 0.0 for place in scored],
-        [judged[place] or 0.0 for place in scored],
-        weights=[rows[place].weight for place in scored],
-        clusters=_clusters([rows[place] for place in scored]),
-        resamples=resamples,
-        seed=seed,
-    )
-    return replace(
-        of_verdicts, n=len(scored), labelled=len(rows), figures={**of_verdicts.figures, **figures_of_judge}
-    )
-
-
-def _clusters(rows: Sequence[JudgedAnswer]) -> list[str] | None:
-    """Return the question of each row; None where every row has its own, for which exact intervals are known."""
-    questions = [row.question_id for row in rows]
-    return questions if len(set(questions)) < len(questions) else None
-
-
-def _calibration(rows: Sequence[JudgedAnswer], judge: str, *, good: float, seed: int) -> RankMetrics | None:
-    pairs = _said_and_good(rows, judge, "score", good)
-    if not pairs:
-        return None
-    scores, goods, weights = zip(*pairs, strict=True)
-    return rank_metrics(goods, scores, weights=weights, resamples=_RESAMPLES, seed=seed)
-
-
-def _items(rows: Sequence[JudgedAnswer], judge: str, good: float) -> list[Item]:
-    """Return what the pass rate is over: all rows but those on which as many people say good as bad."""
-    items = []
-    for row in rows:
-        if row.opinions and majority(row.opinions, good) is None:
-            continue
-        mark = row.marks.get(judge)
-        rating = None if mark is None else mark.as_rating
-        items.append(
-            Item(
-                question_id=row.question_id,
-                rating=rating,
-                passes=None if rating is None else rating >= good,
-                good=majority(row.opinions, good),
-                weight=row.weight,
-                probability=row.probability,
-            )
-        )
-    return items
 
 
 def _certificate(
@@ -668,3 +280,180 @@ def _certificate(
     except ConfigurationError as error:
         notes.append(f"no threshold is certified: {error}")
         return None
+
+
+_INDICATIVE_BELOW = 30
+
+
+def _agreement_lines(
+    agreement: Agreement,
+    people: PeopleAgreement | None,
+    *,
+    judge: str,
+    labelled: int,
+    questions: int,
+    ties: int,
+    ratings: bool,
+) -> Iterator[str]:
+    """Yield the short report of agreement, in at most eight lines."""
+    figures = agreement.figures
+    coverage = "" if agreement.coverage is None else f", {agreement.coverage:.0%} of them scored"
+    tied = f", {ties} {'tie' if ties == 1 else 'ties'} left out" if ties else ""
+    few = ", indicative: few questions" if questions < _INDICATIVE_BELOW else ""
+    yield f"{judge}: {labelled} labelled rows{coverage}{tied}{few}"
+    if agreement.n == 0:
+        yield "no labelled row is scored: nothing can be compared"
+        return
+    yield from _pass_lines(agreement)
+    if ratings:
+        difference = figures["mean_difference"].value or 0.0
+        lenient = "higher" if difference > 0 else "lower"
+        yield (
+            f"ratings            quadratic kappa {_number(figures['kappa_quadratic'])}, within one "
+            f"{figures['within_one'].value:.0%}, {abs(difference):.2f} {lenient} than people"
+        )
+    parts = [
+        f"{rating}: {figure.value:.0%}"
+        for rating, figure in agreement.reliability.items()
+        if figure.value is not None
+    ]
+    broken = "" if agreement.monotone is not False else ", NOT rising: a higher rating is not better"
+    scores = f"; AUC {_number(figures['auc'])}, Brier {_number(figures['brier'])}" if "auc" in figures else ""
+    if parts:
+        yield f"good by rating     {', '.join(parts)}{broken}{scores}"
+    if people is not None:
+        yield f"people             {_people(people)}"
+
+
+def _pass_lines(agreement: Agreement) -> Iterator[str]:
+    figures = agreement.figures
+    if not figures["base_rate"].n:
+        yield "good or bad        undefined (too_few): of every row as many people say good as bad"
+        return
+    yield f"people say good    {_share(figures['base_rate'])}"
+    kappa = figures["pass_kappa"]
+    paradox = "; kappa paradox, see AC1" if agreement.kappa_paradox else ""
+    one_class = f"; one class only, AC1 {_number(figures['ac1'])}" if kappa.value is None else ""
+    yield f"same verdict       {_share(figures['agreement'])}, kappa {_number(kappa)}{paradox}{one_class}"
+    passed, refused = _share(figures["tpr"]), _share(figures["tnr"])
+    yield f"errors             passes {passed} of the good, refuses {refused} of the bad"
+    yield f"bad among passes   {_bad_among_passes(figures['bad_among_passes'])}"
+
+
+def _share(figure: Figure) -> str:
+    if figure.value is None:
+        return f"undefined ({figure.reason})"
+    bounds = "" if figure.low is None or figure.high is None else f" ({figure.low:.0%} to {figure.high:.0%})"
+    return f"{figure.value:.0%}{bounds}"
+
+
+def _number(figure: Figure) -> str:
+    if figure.value is None:
+        return f"undefined ({figure.reason})"
+    bounds = "" if figure.low is None or figure.high is None else f" ({figure.low:.2f} to {figure.high:.2f})"
+    return f"{figure.value:.2f}{bounds}"
+
+
+def _bad_among_passes(figure: Figure) -> str:
+    if figure.value is None or figure.high is None:
+        return _share(figure)
+    share = f"{100 * figure.value:.1f} %, at most {100 * figure.high:.1f} %"
+    if not figure.method.startswith(EXACT):  # n are questions, and no answers can be counted
+        return f"of the answers that pass {share} (at 95 %, over {figure.n} questions)"
+    bad = round(figure.value * figure.n)
+    verb = "is" if bad == 1 else "are"
+    return f"{bad} of {figure.n} passing answers {verb} bad: {share} (at 95 %)"
+
+
+def _people(people: PeopleAgreement) -> str:
+    ceiling = "undefined" if people.ceiling is None else f"{people.ceiling:.2f}"
+    alpha = "undefined" if people.alpha is None else f"{people.alpha:.2f}"
+    line = f"kappa of one with the others {ceiling} (the ceiling), alpha {alpha}"
+    test = people.alt_test
+    if test is None:
+        return line
+    if test.winning_rate is None or test.advantage is None:
+        return f"{line}; too few rows to test whether the judge may stand in for one"
+    may = "may" if test.passed else "may not"
+    return f"{line}; the judge {may} stand in for one (omega {test.winning_rate:.2f})"
+
+
+def _pass_rate_lines(rate: PassRate | None) -> Iterator[str]:
+    """Yield the pass rates, corrected and not."""
+    if rate is None:
+        return
+    corrected = rate.corrected
+    yield f"pass rate, corrected   {_share(corrected)}{_indicative(corrected)}   [{corrected.method or '-'}]"
+    yield f"pass rate, uncorrected {_share(rate.uncorrected)}   the judge alone, {_unit(rate.uncorrected)}"
+    if rate.human is not None and rate.human is not corrected and rate.human != corrected:
+        yield f"labels alone           {_share(rate.human)}   {_unit(rate.human)}{_gain(corrected)}"
+    if rate.bounds is not None:
+        yield f"with unscored rows     {rate.bounds[0]:.0%} if all are refused, {rate.bounds[1]:.0%} if all pass"
+
+
+def _unit(figure: Figure) -> str:
+    return f"{figure.n} {'questions' if 'over questions' in figure.method else 'rows'}"
+
+
+def _indicative(figure: Figure) -> str:
+    return f", {figure.note}" if figure.note else ""
+
+
+def _gain(figure: Figure) -> str:
+    if not isinstance(figure, CorrectedRate) or figure.effective is None or figure.correlation is None:
+        return ""
+    return f"; with the judge as exact as {figure.effective:.0f} labels (rho {figure.correlation:.2f})"
+
+
+def _bias_lines(report: BiasReport) -> Iterator[str]:
+    """Yield the report on bias, a line for each test."""
+    yield "bias               one family of tests: a false flag in at most 5 % of reports"
+    for test in report.tests:
+        yield f"  {_bias_line(test)}"
+
+
+def _bias_line(test: BiasTest) -> str:
+    effect = "-" if test.effect is None else f"{test.effect:+.2f}"
+    bounds = "" if test.interval is None else f" ({test.interval[0]:+.2f} to {test.interval[1]:+.2f})"
+    if test.p is None and test.finding == "not enough data":
+        return f"{test.bias + ':':<16} {test.finding_text}"
+    p = "" if test.adjusted_p is None else f", {p_text(test.adjusted_p)} after Holm"
+    finding = test.finding.upper() if test.finding == "flagged" else test.finding_text
+    return f"{test.bias:<16} {finding}: {effect}{bounds}{p}, n {test.n}"
+
+
+_BESIDE = {"agreement": "same verdict", "tpr": "good passed", "tnr": "bad refused", "auc": "AUC", "brier": "Brier"}
+
+
+def _side_by_side_lines(judge: str, agreement: Agreement, others: Sequence[SideBySide]) -> Iterator[str]:
+    """Yield a table of judges of the same rows, the one that the report is about first."""
+    judges = [SideBySide(judge=judge, agreement=agreement), *others]
+    table = [["on the same labels", "scored", *_BESIDE.values()]]
+    for one in judges:
+        figures = [one.agreement.figures.get(name) for name in _BESIDE]
+        cells = ["-" if each is None or each.value is None else f"{each.value:.3f}" for each in figures]
+        table.append([one.judge, str(one.agreement.n), *cells])
+    yield from aligned_lines(table)
+
+
+def _full_lines(
+    agreement: Agreement, people: PeopleAgreement | None, scores: RankMetrics | None, *, seed: int
+) -> Iterator[str]:
+    """Yield every figure there is."""
+    yield "all figures"
+    for name, figure in agreement.figures.items():
+        note = f", {figure.note}" if figure.note else ""
+        yield f"  {name.replace('_', ' '):<18} {figure}   {figure.method}{note}"
+    for rating, figure in agreement.reliability.items():
+        yield f"  good when rated {rating}  {figure}   {figure.method}"
+    if scores is not None and scores.ece is not None and scores.ece_null is not None:
+        verdict = "miscalibrated" if scores.ece > scores.ece_null else "no more than chance explains"
+        yield f"  calibration error  {scores.ece:.3f}, chance alone stays below {scores.ece_null:.3f}: {verdict}"
+    if people is not None:
+        for name, value in (("Gwet's AC", people.ac), ("ceiling, ratings", people.ceiling_ratings)):
+            yield f"  {name:<18} {'undefined' if value is None else f'{value:.3f}'}"
+        if people.likeness is not None:
+            yield f"  human-likeness z   {people.likeness:+.2f} (noise for few people)"
+        if people.skipped:
+            yield f"  not tested, too few rows: {', '.join(people.skipped)}"
+    yield f"  seed {seed}"

@@ -11,11 +11,8 @@ from typing import Literal
 from judges.offline import statistics
 from judges.offline.statistics.intervals import Figure, p_text
 from judges.offline.statistics.replay import AttemptPoint, curve_intervals
-from judges.offline.trust.loops import LoopAttempt, LoopPolicy, RecordedLoop, best_of, is_score
-from judges.offline.trust.rows import JudgedAnswer, Opinion, is_tuned, majority
-
-_GOOD = 3
-"""Least human rating that is good."""
+from judges.offline.trust.loops import LoopAttempt, LoopPolicy, RecordedLoop, is_score
+from judges.offline.trust.rows import GOOD, JudgedAnswer, Opinion, is_tuned, majority
 
 _TINY = 0.001
 
@@ -60,7 +57,7 @@ class LabelledLoop:
         return rating is not None and rating >= self.success_rating
 
 
-def good_by_people(opinions: Iterable[Opinion], good: float = _GOOD) -> bool | None:
+def good_by_people(opinions: Iterable[Opinion], good: float = GOOD) -> bool | None:
     """Return whether people call an answer good, by the labels that did not tune the judge; None if undecided."""
     return majority([one for one in opinions if not is_tuned(one.split)], good)
 
@@ -89,7 +86,7 @@ def _loop_of(group: Sequence[JudgedAnswer], judge: str, good: float) -> Labelled
     marks = [row.marks.get(judge) for row in rows]
     metadata = rows[0].metadata
     rating, score = metadata.get("success_rating"), metadata.get("success_score")
-    threshold: float = rating if isinstance(rating, int) else _GOOD
+    threshold: float = rating if isinstance(rating, int) else GOOD
     if isinstance(score, float):
         threshold = score
     values = [None if mark is None else mark.score if is_score(threshold) else mark.effective for mark in marks]
@@ -104,7 +101,7 @@ def _loop_of(group: Sequence[JudgedAnswer], judge: str, good: float) -> Labelled
 
 
 @dataclass(frozen=True, kw_only=True)
-class BenefitPart:
+class _BenefitPart:
     """The benefit of some of the loops, or of one more attempt.
 
     Args:
@@ -138,8 +135,8 @@ class BenefitReport:
     retried: int
     unlabelled: int
     unshown: int
-    steps: tuple[BenefitPart, ...] = ()
-    parts: tuple[BenefitPart, ...] = ()
+    steps: tuple[_BenefitPart, ...] = ()
+    parts: tuple[_BenefitPart, ...] = ()
     gap: statistics.RiseGap | None = None
 
     @property
@@ -303,7 +300,7 @@ def _between(loops: Sequence[LabelledLoop], places: Sequence[tuple[int, int]]) -
     )
 
 
-def _steps(loops: Sequence[LabelledLoop]) -> Iterator[BenefitPart]:
+def _steps(loops: Sequence[LabelledLoop]) -> Iterator[_BenefitPart]:
     """Yield what each further attempt makes of the answer that a loop had until then."""
     most = max((len(loop.ratings) for loop in loops), default=0)
     for shorter, longer in pairwise(range(1, most + 1)):
@@ -312,10 +309,10 @@ def _steps(loops: Sequence[LabelledLoop]) -> Iterator[BenefitPart]:
             (loop, both) for loop, both in zip(loops, places, strict=True) if _is_labelled(loop, *both)
         ]
         benefit = _between([loop for loop, _ in labelled_steps], [both for _, both in labelled_steps])
-        yield BenefitPart(kind="attempt", name=f"attempt {longer}", benefit=benefit)
+        yield _BenefitPart(kind="attempt", name=f"attempt {longer}", benefit=benefit)
 
 
-def _by_judge(loops: Sequence[LabelledLoop]) -> Iterator[BenefitPart]:
+def _by_judge(loops: Sequence[LabelledLoop]) -> Iterator[_BenefitPart]:
     groups: dict[str, list[LabelledLoop]] = {}
     for loop in loops:
         if _is_labelled(loop, 0, loop.final):
@@ -325,7 +322,7 @@ def _by_judge(loops: Sequence[LabelledLoop]) -> Iterator[BenefitPart]:
             yield _part("judge", name or "unknown", group)
 
 
-def _by_slice(labelled_loops: Sequence[LabelledLoop]) -> Iterator[BenefitPart]:
+def _by_slice(labelled_loops: Sequence[LabelledLoop]) -> Iterator[_BenefitPart]:
     groups: dict[tuple[str, str], list[LabelledLoop]] = {}
     for loop in labelled_loops:
         for key in loop.slices.items():
@@ -334,16 +331,16 @@ def _by_slice(labelled_loops: Sequence[LabelledLoop]) -> Iterator[BenefitPart]:
         yield _part("slice", f"{column}={value}", group)
 
 
-def _part(kind: Literal["judge", "slice"], name: str, group: Sequence[LabelledLoop]) -> BenefitPart:
-    return BenefitPart(kind=kind, name=name, benefit=_between(group, [(0, loop.final) for loop in group]))
+def _part(kind: Literal["judge", "slice"], name: str, group: Sequence[LabelledLoop]) -> _BenefitPart:
+    return _BenefitPart(kind=kind, name=name, benefit=_between(group, [(0, loop.final) for loop in group]))
 
 
-def _together(parts: Iterable[BenefitPart]) -> tuple[BenefitPart, ...]:
+def _together(parts: Iterable[_BenefitPart]) -> tuple[_BenefitPart, ...]:
     """Return parts of one kind with p-values adjusted together."""
     listed = list(parts)
     adjusted = statistics.judged_together([part.benefit for part in listed])
     return tuple(
-        BenefitPart(kind=part.kind, name=part.name, benefit=benefit)
+        _BenefitPart(kind=part.kind, name=part.name, benefit=benefit)
         for part, benefit in zip(listed, adjusted, strict=True)
     )
 
@@ -527,11 +524,7 @@ def best_versus_last(loops: Sequence[RecordedLoop]) -> BestVersusLast:
     """Return what keeping the best attempt in place of the last one is worth."""
     runs = [_until_released(loop) for loop in loops]
     difference, share = statistics.best_and_last([[attempt.rating for attempt in run] for run in runs])
-    pairs = [
-        (attempt.rating, attempt.rejudged_as_best)
-        for loop in loops
-        if (attempt := best_of(loop.attempts)) is not None
-    ]
+    pairs = [(attempt.rating, attempt.rejudged_as_best) for loop in loops if (attempt := loop.best) is not None]
     again = [(first, second) for first, second in pairs if first is not None and second is not None]
     return BestVersusLast(
         n=difference.n,

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any
 
-from judges.certificate import Subject
-from judges.errors import ConfigurationError, plural, shortened
-from judges.offline.statistics.certificates import AnyMethod, AssistedLabel, Release, heaviest
-from judges.offline.statistics.comparing import sample_test
-from judges.offline.statistics.intervals import clopper_pearson, p_text
+from judges.certificate import Kind, Subject
+from judges.errors import ConfigurationError, shortened
+from judges.offline.statistics.certificates import AssistedLabel, Release
+from judges.offline.statistics.intervals import clopper_pearson
 from judges.offline.statistics.replay import Replay, breaks_of, replay_each
 from judges.offline.trust.rows import (
     Harm,
     JudgedAnswer,
     JudgeMark,
-    read_opinions,
+    Opinion,
+    is_bad,
+    judge_among,
+    lower_median,
+    usable,
 )
 from judges.verdict import HIGHEST, LOWEST
 
@@ -100,8 +103,18 @@ def runs_of(
     Raises:
         ConfigurationError: If attempts of a loop are missing, or labels were used to tune the judge.
     """
-    bad, losses = read_opinions(rows, good=good, split=split, harm=harm)
+    opinions = [usable(row.opinions, split) for row in rows]
+    bad = [is_bad(one, good) for one in opinions]
+    losses = [_loss_of(one, good, harm) for one in opinions]
     return [_run(group, rows, bad, losses) for group in _grouped(rows)]
+
+
+def _loss_of(opinions: Collection[Opinion], good: float, harm: Harm | None) -> float | None:
+    """Return the harm of an answer: by its rating in the middle, or 1 for a bad one; None without a label."""
+    median = lower_median(opinions)
+    if median is None:
+        return None
+    return float(bool(is_bad(opinions, good))) if harm is None else harm[int(median) - LOWEST]
 
 
 def _grouped(rows: Sequence[JudgedAnswer]) -> Iterator[list[int]]:
@@ -135,202 +148,12 @@ def _run(
     )
 
 
-def one_per_question(runs: Sequence[CalibrationRun]) -> list[CalibrationRun]:
-    """Return the first run of each question; further ones are no independent evidence."""
-    first: dict[str, CalibrationRun] = {}
-    for run in runs:
-        first.setdefault(run.question_id, run)
-    return list(first.values())
-
-
-def of_one_loop(runs: Sequence[CalibrationRun]) -> tuple[list[CalibrationRun], Subject, list[str]]:
-    """Return the runs of the loop that recorded most of them, that loop, and what to say about the others."""
-    groups: dict[str, list[CalibrationRun]] = {}
-    for run in runs:
-        key = json.dumps(run.rows[0].metadata.get("subject"), sort_keys=True)
-        groups.setdefault(key, []).append(run)
-    largest_group = max(groups.values(), key=len)
-    subject = largest_group[0].rows[0].subject
-    notes = [
-        f"{len(group)} runs of another loop are left out: {'; '.join(_changes(group, subject))}"
-        for group in groups.values()
-        if group is not largest_group
-    ]
-    return largest_group, subject, notes
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunChoice:
-    """Which runs count, and how their labels are read.
-
-    Args:
-        good: Least human rating that is good.
-        split: Use the labels of this split alone; None takes all.
-        harm: See `runs_of`.
-        left_out: Whether runs without a label are left out.
-        several: Whether several runs of a question count: the promise is about traffic, or over questions.
-        judge: The judge whose ratings labelled runs are compared by with the others; None for no comparison.
-        least: Rating or score below which no policy releases an answer.
-    """
-
-    good: float
-    split: str | None
-    harm: Harm | None
-    left_out: bool
-    several: bool
-    judge: str | None = None
-    least: float = LOWEST
-
-
-def choose_runs(
-    rows: Sequence[JudgedAnswer], choice: RunChoice
-) -> tuple[list[CalibrationRun], list[CalibrationRun], Subject, list[str]]:
-    """Return the runs that count, of one loop, those without a label, that loop, and what to say of the others.
-
-    Raises:
-        ConfigurationError: If no run has a label, or the runs with labels are no random sample of all.
-    """
-    every = runs_of(rows, good=choice.good, split=choice.split, harm=choice.harm)
-    recorded, subject, notes = of_one_loop(every)
-    if not any(run.has_labels for run in recorded):
-        of = "" if choice.split is None else f" of the split {choice.split!r}"
-        raise ConfigurationError(
-            f"no attempt has a label{of}; have people label in a terminal, `refine certify RECORD --by NAME` or "
-            f"`refine label FILE`, or on the record's page, or give a file of labels (--labels) or rows with "
-            f"labels: [{{'by': 'ann', 'rating': 4}}]"
-        )
-    chosen = _sampled(recorded, choice) if choice.left_out else recorded
-    if len(chosen) < len(recorded):
-        notes += _compare_with_unlabelled(recorded, choice)
-        notes.append(_about_left_out(recorded, len(recorded) - len(chosen), choice))
-    runs = chosen if choice.several else one_per_question(chosen)
-    if len(runs) < len(chosen):
-        notes.append(
-            f"{len(chosen) - len(runs)} further runs of the same questions are left out: the promise counts each "
-            f"question once, however often it is asked"
-        )
-    return runs, [run for run in recorded if not run.has_labels], subject, notes
-
-
-def _about_left_out(recorded: Sequence[CalibrationRun], count: int, choice: RunChoice) -> str:
-    """Say what runs without a label that are left out mean for the promise."""
-    labelled, others = ([run for run in recorded if run.has_labels is has] for has in (True, False))
-    is_drawn = _is_drawn(labelled, others, choice)
-    why = "were not picked by hand, and stand for all" if is_drawn else "are taken to stand for all"
-    return f"{plural(count, 'run')} without a label {'is' if count == 1 else 'are'} left out: those with one {why}"
-
-
-def assume_sample(runs: Sequence[CalibrationRun], others: Sequence[CalibrationRun], choice: RunChoice) -> str:
-    """Return what is taken for granted where runs are left out; nothing where the others were drawn."""
-    labelled = [run for run in runs if run.has_labels]
-    if not choice.several:
-        labelled_questions = {run.question_id for run in labelled}
-        others = [run for run in one_per_question(others) if run.question_id not in labelled_questions]
-    if not choice.left_out or _is_drawn(labelled, others, choice):
-        return ""
-    return (
-        f"that the {len(labelled)} labelled runs are a random sample of all {len(labelled) + len(others)}: they "
-        f"are not those that `refine certify` draws, and bad answers that people left out would not be seen"
-    )
-
-
-def _is_drawn(labelled: Sequence[CalibrationRun], others: Sequence[CalibrationRun], choice: RunChoice) -> bool:
-    """Return whether the labelled runs are those that `labels_to_certify` draws.
-
-    No test sees that people left out bad answers which look like good ones. Those that are drawn come first in a
-    random order, so that none before the last labelled one lacks a label; what was recorded later is not of it.
-    """
-    until = max((run.recorded_at for run in labelled), default="")
-    last = max((draw_place(run) for run in labelled), default="")
-    judge = choice.judge
-    return not any(
-        run.recorded_at <= until and draw_place(run) < last
-        for run in others
-        if judge is None or _releases(run, judge, choice.least)
-    )
-
-
-def _sampled(runs: Sequence[CalibrationRun], choice: RunChoice) -> list[CalibrationRun]:
-    """Return the labelled runs, with as large a share of those in which nothing can be released, and so labelled.
-
-    Without these every run would seem to release an answer.
-    """
-    judge = choice.judge
-    if judge is None:
-        return [run for run in runs if run.has_labels]
-    able = [run.has_labels for run in runs if _releases(run, judge, choice.least)]
-    silent = [run for run in runs if not run.has_labels and not _releases(run, judge, choice.least)]
-    share = sum(able) / len(able) if able else 0.0
-    drawn_ids = {id(run) for run in silent[: round(share * len(silent))]}
-    return [run for run in runs if run.has_labels or id(run) in drawn_ids]
-
-
-def _releases(run: CalibrationRun, judge: str, least: float) -> bool:
-    return any(_suffices(mark, least) for mark in run.marks(judge))
-
-
-def _compare_with_unlabelled(runs: Sequence[CalibrationRun], choice: RunChoice) -> list[str]:
-    """Say where labelled runs differ from the others by more than a random sample does.
-
-    Only runs are compared in which some policy releases an answer: the others need no label.
-
-    Raises:
-        ConfigurationError: If they differ so much that they are no sample.
-    """
-    judge = choice.judge
-    if judge is None:
-        return []
-    able = [run for run in runs if _releases(run, judge, choice.least)]
-    kinds = [
-        {
-            "attempts": len(run.rows),
-            "rating of the first answer": run.marks(judge)[0].effective,
-            "rating of the last answer": run.marks(judge)[-1].effective,
-            "stop reason": run.stop_reason,
-        }
-        for run in able
-    ]
-    test = sample_test(kinds, [run.has_labels for run in able])
-    if test is None or test.p > _DOUBTFUL:
-        return []
-    # One sample in twenty that was drawn rightly would be doubted.
-    others = [run for run in able if not run.has_labels]
-    if test.p >= _NO_SAMPLE and _is_drawn([run for run in able if run.has_labels], others, choice):
-        return []
-    figures = (
-        f"{test.name} {test.value}: {test.drawn_with} of {test.drawn} labelled runs, {test.others_with} of "
-        f"{test.others} others"
-    )
-    if test.p < _NO_SAMPLE:
-        raise ConfigurationError(
-            f"labels_not_a_sample: the labelled runs are no random sample of the recorded ones ({figures}); label "
-            f"those that `refine certify --next FILE` draws, or count the others as bad (--unlabelled bad)"
-        )
-    return [f"the labelled runs may be no random sample of the recorded ones ({figures}, {p_text(test.p)})"]
-
-
-def _suffices(mark: JudgeMark, least: float) -> bool:
-    value = mark.score if least < LOWEST else mark.effective
-    return value is not None and value >= least
-
-
-_NO_SAMPLE = 0.001
-"""Level, over all comparisons, at which labels are refused as no sample."""
-_DOUBTFUL = 0.05
-"""Level at which a doubt of it is told."""
-
-
-def _changes(group: Sequence[CalibrationRun], subject: Subject) -> list[str]:
-    other = group[0].rows[0].subject
-    return subject.changes(other) if subject.judge_digest and other.judge_digest else ["they do not say which"]
-
-
 RATINGS = (4, 3, 2)
 SCORES = tuple(round(0.95 - 0.05 * step, 2) for step in range(10))
-ESCALATION = ((5, 4), (4, 4), (4, 3), (3, 3))
+_ESCALATION = ((5, 4), (4, 4), (4, 3), (3, 3))
 """Nested policies of a cheap and a strong judge, strictest first; 5 is never."""
 
-Policy = float | tuple[float, ...]
+_Policy = float | tuple[float, ...]
 
 
 @dataclass(kw_only=True)
@@ -351,10 +174,10 @@ class PolicyTally:
         first_good: Runs whose first answer was good; see `breaks_of`.
         broken: Of these, runs whose released answer is bad.
         passing: Of thresholds: the rating or score of each answer released, and whether it is bad.
-        assisted: Labels of answers released, beside what a judge says of them and of others; see `assist`.
+        assisted: Labels of answers released, beside what a judge says of them and of others.
     """
 
-    policy: Policy
+    policy: _Policy
     released: int = 0
     bad: int = 0
     unlabelled: int = 0
@@ -393,7 +216,7 @@ class PolicyTally:
         self.releases.append(Release(1.0 if loss is None else loss, run.weight, run.question_id))
 
 
-def tally_thresholds(
+def _tally_thresholds(
     runs: Sequence[CalibrationRun],
     thresholds: Sequence[float],
     *,
@@ -429,7 +252,7 @@ _RUNS_EACH = 200
 """Runs for each of them."""
 
 
-def assist(
+def _assist(
     tallies: Sequence[PolicyTally],
     runs: Sequence[CalibrationRun],
     replays: Sequence[Sequence[Replay]],
@@ -519,32 +342,7 @@ def _progress(marks: Sequence[JudgeMark]) -> list[float | None] | None:
     return [mark.score for mark in marks] if has_scores else None
 
 
-def release_gain(
-    runs: Sequence[CalibrationRun],
-    thresholds: Sequence[float],
-    *,
-    judge: str,
-    on_scores: bool,
-    max_attempts: int,
-    delta: float,
-) -> float:
-    """Return how much more often loops release an answer than their first attempts do, at least.
-
-    It is 1 / the share of loops that release their first answer, of those that release one, whose exact upper
-    bound errs with probability delta: a few loops may do so twice as often by chance. Of several thresholds the
-    smallest gain is returned; 1 where it is unknown.
-    """
-    gains = []
-    for replays in replay_chain(
-        runs, thresholds, judge=judge, on_scores=on_scores, max_attempts=max_attempts, patience=None
-    ):
-        released = [one.released for one in replays if one.released is not None]
-        if released:
-            gains.append(1 / clopper_pearson(released.count(1), len(released), level=1 - 2 * delta)[1])
-    return min(gains, default=1.0)
-
-
-def tally_escalation(
+def _tally_escalation(
     runs: Sequence[CalibrationRun], chain: Sequence[Sequence[float]], *, judges: Sequence[str]
 ) -> list[PolicyTally]:
     """Return what joint policies release: the first judge in order whose rating suffices, else people decide.
@@ -614,53 +412,6 @@ def checked_thresholds(thresholds: Sequence[float] | None, *, on_scores: bool) -
     return [float(one) for one in chosen]
 
 
-def answer_models(runs: Sequence[CalibrationRun]) -> tuple[str, ...]:
-    """Return the models that answered in the runs; empty where an answer names none."""
-    named = {row.metadata.get("model") for run in runs for row in run.rows}
-    return () if None in named else tuple(sorted(str(name) for name in named))
-
-
-def final_bad(runs: Sequence[CalibrationRun]) -> float | None:
-    """Return the share of bad ones among the final answers with labels, shown or not; None without any."""
-    final_marks = [bad for run in runs if (bad := run.bad[-1]) is not None]
-    return sum(final_marks) / len(final_marks) if final_marks else None
-
-
-def check_weights(rows: Sequence[JudgedAnswer], method: AnyMethod, largest_weight: float | None) -> None:
-    """Check that rows with weights get a test that takes them.
-
-    Raises:
-        ConfigurationError: If they do not, or `largest_weight` stands beside an exact test, or is not above 0.
-    """
-    probabilities = {row.probability for row in rows if row.probability is not None}
-    if method != "weighted" and (any(row.weight != 1 for row in rows) or len(probabilities) > 1):
-        raise ConfigurationError(
-            "the rows have weights, or were drawn with different probabilities, and an exact certificate needs a "
-            "simple random sample of runs: take the weaker test, method='weighted' (--method weighted)"
-        )
-    if largest_weight is not None and (method != "weighted" or largest_weight <= 0):
-        raise ConfigurationError(
-            f"largest_weight is above 0, and for method='weighted' (--method weighted), not "
-            f"{shortened(largest_weight)} with {method!r}"
-        )
-
-
-def heaviest_question(runs: Sequence[CalibrationRun]) -> float:
-    """Return the largest sum of weights that the runs of a question have."""
-    return heaviest((run.question_id, run.weight) for run in runs) or 1.0
-
-
-def weight_notes(runs: Sequence[CalibrationRun], method: AnyMethod, largest_weight: float | None) -> list[str]:
-    """Say by what harm is scaled, where that was not fixed before and questions differ."""
-    if method != "weighted" or largest_weight is not None or heaviest_question(runs) == 1:
-        return []
-    note = (
-        f"a question weighs at most {heaviest_question(runs):g}, as in these runs; the promise is strict if that "
-        f"was fixed before labels were seen (largest_weight, --largest-weight)"
-    )
-    return [note]
-
-
 def recorded_attempts(
     rows: Sequence[JudgedAnswer], subject: Subject, chosen: int | None, *, independent: bool
 ) -> int:
@@ -683,3 +434,123 @@ def recorded_attempts(
     if type(most) is not int or most < 1:
         raise ConfigurationError(f"max_attempts is a whole number from 1, not {shortened(most)}")
     return most
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibration:
+    """The runs that a certificate is calibrated on, those without a label, and how they are looked at."""
+
+    runs: Sequence[CalibrationRun]
+    others: Sequence[CalibrationRun]
+    judges: tuple[str, ...]
+    kind: Kind
+    max_attempts: int
+    patience: int | None
+    subject: Subject
+    assumes: str
+    notes: tuple[str, ...]
+
+    @property
+    def certified_subject(self) -> Subject:
+        """The loop that is certified: the one recorded, with the attempts and the patience chosen."""
+        if self.kind == "escalation":
+            return self.subject
+        chosen = {"max_attempts": self.max_attempts, "patience": self.patience}
+        return self.subject.model_copy(update={"policy": {**self.subject.policy, **chosen}})
+
+    @property
+    def answer_models(self) -> tuple[str, ...]:
+        """The models that answered in the runs; empty where an answer names none."""
+        named = {row.metadata.get("model") for run in self.runs for row in run.rows}
+        return () if None in named else tuple(sorted(str(name) for name in named))
+
+    @property
+    def final_bad(self) -> float | None:
+        """The share of bad ones among the final answers with labels, shown or not; None without any."""
+        final_marks = [bad for run in self.runs if (bad := run.bad[-1]) is not None]
+        return sum(final_marks) / len(final_marks) if final_marks else None
+
+    def tallies(
+        self, thresholds: Sequence[Any] | None, *, first_alone: bool
+    ) -> tuple[list[PolicyTally], list[str]]:
+        """Return what each policy of the chain releases, without those that the record says nothing about.
+
+        Raises:
+            ConfigurationError: If the record ends too soon for every policy, or for one that was asked for.
+        """
+        if self.kind == "escalation":
+            return _tally_escalation(self.runs, thresholds or _ESCALATION, judges=self.judges), []
+        on_scores = self.kind == "score"
+        tallies = _tally_thresholds(
+            self.runs,
+            checked_thresholds(thresholds, on_scores=on_scores),
+            judge=self.judges[0],
+            on_scores=on_scores,
+            max_attempts=1 if first_alone else self.max_attempts,
+            patience=None if first_alone else self.patience,
+        )
+        for tally in tallies:
+            shorter = next((name for name in ("max_attempts", "patience") if tally.cuts.get(name)), None)
+            if shorter is not None:
+                raise ConfigurationError(
+                    f"{tally.cuts[shorter]} recorded loops were ended by {shorter} before this policy would; "
+                    f"record with {shorter} at least as large, or certify a smaller one"
+                )
+        identified = [tally for tally in tallies if not tally.cuts]
+        cut_policies = [f"{tally.policy:g}" for tally in tallies if tally.cuts]
+        if cut_policies and (thresholds is not None or not identified):
+            raise ConfigurationError(
+                f"the loops were recorded with a laxer threshold than {cut_policies[0]}, so that they ended "
+                f"before; record with the strictest threshold of the chain, or leave "
+                f"{', '.join(cut_policies)} out of it"
+            )
+        if not cut_policies:
+            return identified, []
+        left_out = ", ".join(cut_policies)
+        return identified, [f"{left_out} is not in the record: it was made with a laxer success rating"]
+
+    def assist(self, tallies: Sequence[PolicyTally], control: str | None) -> None:
+        """Give tallies what a judge says of labelled answers and of others.
+
+        Args:
+            tallies: The tallies, by policy.
+            control: The judge; None takes that of the loop.
+
+        Raises:
+            ConfigurationError: If no row has a verdict of that judge.
+        """
+        runs = [*(run for run in self.runs if run.has_labels), *self.others]
+        judge = judge_among([row for run in runs for row in run.rows], control or self.judges[0])
+        replays = replay_chain(
+            runs,
+            [tally.least for tally in tallies],
+            judge=self.judges[0],
+            on_scores=self.kind == "score",
+            max_attempts=self.max_attempts,
+            patience=self.patience,
+        )
+        _assist(tallies, runs, replays, judge)
+
+    def release_gain(
+        self, loops: Sequence[CalibrationRun], thresholds: Sequence[float] | None, *, delta: float
+    ) -> float:
+        """Return how much more often loops release an answer than their first attempts do, at least.
+
+        It is 1 / the share of loops that release their first answer, of those that release one, whose exact upper
+        bound errs with probability delta: a few loops may do so twice as often by chance. Of several thresholds
+        the smallest gain is returned; 1 where it is unknown.
+        """
+        on_scores = self.kind == "score"
+        gains = []
+        for replays in replay_chain(
+            loops,
+            checked_thresholds(thresholds, on_scores=on_scores),
+            judge=self.judges[0],
+            on_scores=on_scores,
+            max_attempts=self.max_attempts,
+            patience=None,
+        ):
+            released = [one.released for one in replays if one.released is not None]
+            if released:
+                gains.append(1 / clopper_pearson(released.count(1), len(released), level=1 - 2 * delta)[1])
+        return min(gains, default=1.0)

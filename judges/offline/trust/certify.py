@@ -5,41 +5,40 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Any, Literal, get_args
 
 from judges.certificate import CertifiedRow, Estimand, IssuedCertificate, Kind, Risk, Subject
-from judges.errors import ConfigurationError, shortened
+from judges.errors import ConfigurationError, plural, shortened
 from judges.fingerprint import package_version
-from judges.offline.statistics import certificates, certify_weighted, labels_needed, wilson
+from judges.offline.statistics import certificates, certify_weighted, clopper_pearson, labels_needed, wilson
 from judges.offline.statistics import certify as certify_counts
 from judges.offline.trust.calibration import (
-    ESCALATION,
+    Calibration,
     CalibrationRun,
     PolicyTally,
-    RunChoice,
-    answer_models,
-    assist,
-    assume_sample,
-    check_weights,
     checked_thresholds,
-    choose_runs,
-    final_bad,
-    heaviest_question,
     recorded_attempts,
-    release_gain,
-    replay_chain,
     runs_of,
-    tally_escalation,
-    tally_thresholds,
-    weight_notes,
 )
+from judges.offline.trust.drawing import RunChoice
 from judges.offline.trust.loops import LabelledRows, read_labelled
-from judges.offline.trust.report_text import label_authors, label_notes, laxer_threshold_notes
-from judges.offline.trust.rows import Harm, JudgedAnswer, RowSource, judge_among, label_digests, read_judged
-from judges.offline.trust.spending import LabelUses, LedgerSource, share_of_use
+from judges.offline.trust.rows import (
+    GOOD,
+    Harm,
+    JudgedAnswer,
+    RowSource,
+    judge_among,
+    label_digests,
+    majority,
+    read_judged,
+    usable,
+)
+from judges.offline.trust.spending import LabelUses, LedgerSource
 from judges.verdict import HIGHEST, LOWEST
 
 _NEARLY_AS_MANY = 0.02
@@ -135,15 +134,6 @@ def _labels_missing(result: certificates.Certificate, alpha: float, delta: float
     return labels_needed(alpha, delta, best or None)
 
 
-def _certified_subject(calibration: _Calibration) -> Subject:
-    """Return the loop that is certified: the one recorded, with the attempts and the patience chosen."""
-    subject = calibration.subject
-    if calibration.kind == "escalation":
-        return subject
-    chosen = {"max_attempts": calibration.max_attempts, "patience": calibration.patience}
-    return subject.model_copy(update={"policy": {**subject.policy, **chosen}})
-
-
 def _digest_of(parts: object) -> str:
     """Return a digest of JSON data."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
@@ -159,9 +149,6 @@ def _origin_of(rows: Sequence[JudgedAnswer]) -> dict[str, str | None]:
         "written_by": package_version(),
     }
 
-
-GOOD = 3
-"""Least human rating that is good."""
 
 _LOOKING = ("anytime", "assisted")
 """Methods that may be looked at as labels come in."""
@@ -219,14 +206,6 @@ def _checked_breaks(
     return float(break_at_most)
 
 
-def _checked_estimand(estimand: Estimand) -> Estimand:
-    if estimand not in get_args(Estimand):
-        raise ConfigurationError(
-            f"estimand is 'traffic', every run, or 'questions', each question once, not {shortened(estimand)}"
-        )
-    return estimand
-
-
 def _tested_policies(
     tallies: Sequence[PolicyTally],
     runs: Sequence[CalibrationRun],
@@ -254,31 +233,13 @@ def _tested_policies(
             assisted=[tally.assisted for tally in tallies] if settings.method == "assisted" else None,
         )
         return certificate, counts
-    heaviest = heaviest_question(runs)
+    heaviest = _heaviest_question(runs)
     if largest is not None and largest < heaviest:
         raise ConfigurationError(
             f"largest_weight={largest:g} is exceeded: the runs of a question weigh {heaviest:g} together"
         )
     chain = [[*tally.releases, *(tally.silent if per_question else ())] for tally in tallies]
     return certify_weighted(chain, alpha, delta, largest=largest or heaviest), counts
-
-
-_INDEPENDENT = "independent attempts: it does not hold where feedback teaches the generator to please the judge"
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Calibration:
-    """The runs, those without a label, and how they are looked at."""
-
-    runs: Sequence[CalibrationRun]
-    others: Sequence[CalibrationRun]
-    judges: tuple[str, ...]
-    kind: Kind
-    max_attempts: int
-    patience: int | None
-    subject: Subject
-    assumes: str
-    notes: tuple[str, ...]
 
 
 def certify(
@@ -384,7 +345,7 @@ def certify(
         harm=_harm_of(harm, method),
         largest_weight=largest_weight,
         risk=risk,
-        estimand=_checked_estimand(estimand),
+        estimand=estimand,
         laxest=laxest,
         kind="escalation" if escalation else "score" if scores else "rating",
         judges=tuple(escalation) if escalation else (judge,) if judge is not None else (),
@@ -443,6 +404,11 @@ class CertifySettings:
         for name, level in levels:  # of users without types
             if not isinstance(level, int | float) or not 0 < level < 1:
                 raise ConfigurationError(f"{name} lies between 0 and 1, for instance 0.1, not {shortened(level)}")
+        if self.estimand not in get_args(Estimand):
+            raise ConfigurationError(
+                f"estimand is 'traffic', every run, or 'questions', each question once, not "
+                f"{shortened(self.estimand)}"
+            )
         is_plain = self.kind != "escalation" and self.risk == "released" and self.estimand == "traffic"
         if self.method == "assisted" and (not is_plain or self.break_at_most or self.independent_attempts):
             raise ConfigurationError(
@@ -459,13 +425,13 @@ def certify_rows(read: LabelledRows, settings: CertifySettings) -> IssuedCertifi
         raise ConfigurationError("there are no attempts; give the file that record='attempts.jsonl' wrote")
     read, settings = _as_recorded_in_pieces(read, settings)
     calibration = _calibrate(read, settings)
-    tallies, cut_notes = _tallies(calibration, settings.thresholds, first_alone=settings.independent_attempts)
+    tallies, cut_notes = calibration.tallies(settings.thresholds, first_alone=settings.independent_attempts)
     if settings.method == "assisted":
-        _assist(tallies, calibration, settings)
+        calibration.assist(tallies, settings.control)
     uses = LabelUses.of(settings.uses, read.files)
     rows = [row for run in calibration.runs for row in run.rows]
     labels = frozenset(label_digests(rows, settings.split))
-    notes = [label_authors(rows, settings.split, settings.good), *calibration.notes]
+    notes = [_label_authors(rows, settings.split, settings.good), *calibration.notes]
     key = _key(calibration, [tally.policy for tally in tallies], settings, labels)
     use, delta = 1, settings.delta
     if uses is not None:
@@ -475,21 +441,21 @@ def certify_rows(read: LabelledRows, settings: CertifySettings) -> IssuedCertifi
     taken = _taken(
         result, tallies, len(calibration.runs), laxest=settings.laxest, on_scores=settings.kind == "score"
     )
-    added = list(laxer_threshold_notes(result, tallies, taken, kind=calibration.kind))
+    added = list(_laxer_threshold_notes(result, tallies, taken, kind=calibration.kind))
     result = result if taken is not None else _without_unseen(result)
     certificate = IssuedCertificate.issue(
         **_table_of(len(calibration.runs), result, tallies, counts, taken),
-        subject=_certified_subject(calibration),
+        subject=calibration.certified_subject,
         **_terms_of(settings),
         assumes=calibration.assumes,
         delta=delta,
-        final_bad=None if settings.kind == "escalation" else final_bad(calibration.runs),
+        final_bad=None if settings.kind == "escalation" else calibration.final_bad,
         use_of_labels=use,
         labels=len(labels),
         labels_digest=_digest_of(sorted(labels)),
         labels_needed=_labels_missing(result, tested, left * _next_share(use if uses else None, settings)),
-        answer_models=answer_models(calibration.runs),
-        notes=(*notes, *cut_notes, *label_notes(result, tallies, tested, settings.alpha), *added),
+        answer_models=calibration.answer_models,
+        notes=(*notes, *cut_notes, *_label_notes(result, tallies, tested, settings.alpha), *added),
         **_origin_of(read.rows),
     )
     if uses is not None:
@@ -501,41 +467,16 @@ def _next_share(use: int | None, settings: CertifySettings) -> float:
     """Return what a certificate on more labels may spend, of what this one does; looks by e-values are one."""
     if use is None or settings.once or settings.method in _LOOKING:
         return 1.0
-    return share_of_use(settings.delta, use + 1) / share_of_use(settings.delta, use)
-
-
-def _assist(tallies: Sequence[PolicyTally], calibration: _Calibration, settings: CertifySettings) -> None:
-    """Give tallies what a judge says of labelled answers and of others.
-
-    Raises:
-        ConfigurationError: If no row has a verdict of that judge.
-    """
-    labelled = [run for run in calibration.runs if run.has_labels]
-    runs = [*labelled, *calibration.others]
-    control = judge_among([row for run in runs for row in run.rows], settings.control or calibration.judges[0])
-    replays = replay_chain(
-        runs,
-        [tally.least for tally in tallies],
-        judge=calibration.judges[0],
-        on_scores=calibration.kind == "score",
-        max_attempts=calibration.max_attempts,
-        patience=calibration.patience,
-    )
-    assist(tallies, runs, replays, control)
+    return LabelUses.share_of_use(settings.delta, use + 1) / LabelUses.share_of_use(settings.delta, use)
 
 
 def _terms_of(settings: CertifySettings) -> dict[str, Any]:
     """Return what a certificate says of its terms, which were set before anything was counted."""
     return {
-        "kind": settings.kind,
-        "alpha": settings.alpha,
+        **{name: getattr(settings, name) for name in ("kind", "alpha", "break_at_most", "method", "risk", "good")},
         "delta_in_all": settings.delta,
-        "break_at_most": settings.break_at_most,
-        "method": settings.method,
         "harm": settings.harm or (),
-        "risk": settings.risk,
         "estimand": "questions" if settings.method == "weighted" else settings.estimand,
-        "good": settings.good,
     }
 
 
@@ -575,10 +516,13 @@ def _as_recorded_in_pieces(read: LabelledRows, settings: CertifySettings) -> tup
     return replace(read, rows=rows), replace(settings, kind=kind, thresholds=[threshold], judges=())
 
 
-def _calibrate(read: LabelledRows, settings: CertifySettings) -> _Calibration:
+def _calibrate(read: LabelledRows, settings: CertifySettings) -> Calibration:
     """Return the runs that count, and how they are looked at."""
-    rows = [_with_weight(row) for row in read.rows] if settings.method == "weighted" else read.rows
-    check_weights(rows, settings.method, settings.largest_weight)
+    rows = read.rows
+    if settings.method == "weighted":  # where a row says no weight, the probability that it was drawn with does
+        drawn = [row.probability if row.weight == 1 else None for row in rows]
+        rows = [replace(row, weight=1 / one) if one else row for row, one in zip(rows, drawn, strict=True)]
+    _check_weights(rows, settings)
     judges = settings.judges
     if settings.kind != "escalation":
         judges = (judge_among(rows, judges[0] if judges else None),)
@@ -589,16 +533,19 @@ def _calibrate(read: LabelledRows, settings: CertifySettings) -> _Calibration:
         left_out=settings.left_out,
         several=settings.method == "weighted" or settings.estimand == "traffic",
         judge=None if settings.kind == "escalation" else judges[0],
-        least=min(settings.thresholds or (0.0,)) if settings.kind == "score" else _least_rating(settings),
+        least=_least_released(settings),
     )
-    runs, others, recorded_by, notes = choose_runs(rows, choice)
-    notes = [*read.notes, *notes, *weight_notes(runs, settings.method, settings.largest_weight)]
+    runs, others, recorded_by, notes = choice.choose(rows)
+    notes = [*read.notes, *notes, *_weight_notes(runs, settings)]
     if read.strangers:
         notes.append(f"{read.strangers} labels belong to no recorded attempt and were left out")
     subject = settings.subject or recorded_by
     most = recorded_attempts(rows, subject, settings.max_attempts, independent=settings.independent_attempts)
-    independent = _INDEPENDENT if settings.independent_attempts else ""
-    return _Calibration(
+    assumes = [choice.assume(runs, others)]
+    if settings.independent_attempts:
+        promise = "it does not hold where feedback teaches the generator to please the judge"
+        assumes.insert(0, f"independent attempts: {promise}")
+    return Calibration(
         runs=runs,
         others=others,
         judges=judges,
@@ -606,89 +553,37 @@ def _calibrate(read: LabelledRows, settings: CertifySettings) -> _Calibration:
         max_attempts=most,
         patience=settings.patience if settings.patience is not None else subject.patience,
         subject=subject,
-        assumes="; ".join(filter(None, (independent, assume_sample(runs, others, choice)))),
+        assumes="; ".join(filter(None, assumes)),
         notes=tuple(notes),
     )
 
 
-def _with_weight(row: JudgedAnswer) -> JudgedAnswer:
-    """Return a row with the weight that the probability with which it was drawn gives it."""
-    return row if row.weight != 1 or row.probability is None else replace(row, weight=1 / row.probability)
-
-
-def _least_rating(settings: CertifySettings) -> float:
-    """Return the rating below which no policy of the chain releases an answer."""
-    if settings.kind == "escalation":
-        return LOWEST
-    return math.floor(min(checked_thresholds(settings.thresholds, on_scores=False)))
+def _least_released(settings: CertifySettings) -> float:
+    """Return the rating, or the score, below which no policy of the chain releases an answer."""
+    if settings.kind == "score":
+        return min(settings.thresholds or (0.0,))
+    thresholds = () if settings.kind == "escalation" else checked_thresholds(settings.thresholds, on_scores=False)
+    return math.floor(min(thresholds, default=LOWEST))
 
 
 _OF_LOOPS = 0.1
 """Part of delta that is spent on how much more often loops release an answer."""
 
 
-def _tested_levels(calibration: _Calibration, settings: CertifySettings, delta: float) -> tuple[float, float]:
+def _tested_levels(calibration: Calibration, settings: CertifySettings, delta: float) -> tuple[float, float]:
     """Return the share that single answers are tested at, so that loops stay within alpha, and the delta left."""
     if not settings.independent_attempts:
         return settings.alpha, delta
     most = calibration.max_attempts
     if settings.loops is None or calibration.kind == "escalation":
         return settings.alpha / most, delta
-    on_scores = calibration.kind == "score"
-    gain = release_gain(
-        runs_of(read_judged(settings.loops), good=settings.good, split=None),
-        checked_thresholds(settings.thresholds, on_scores=on_scores),
-        judge=calibration.judges[0],
-        on_scores=on_scores,
-        max_attempts=most,
-        delta=_OF_LOOPS * delta,
-    )
+    loops = runs_of(read_judged(settings.loops), good=settings.good, split=None)
+    gain = calibration.release_gain(loops, settings.thresholds, delta=_OF_LOOPS * delta)
     return settings.alpha * gain / most, (1 - _OF_LOOPS) * delta
 
 
-def _tallies(
-    calibration: _Calibration, thresholds: Sequence[Any] | None, *, first_alone: bool
-) -> tuple[list[PolicyTally], list[str]]:
-    """Return what each policy of the chain releases, without those that the record says nothing about.
-
-    Raises:
-        ConfigurationError: If the record ends too soon for every policy, or for one that was asked for.
-    """
-    if calibration.kind == "escalation":
-        return tally_escalation(calibration.runs, thresholds or ESCALATION, judges=calibration.judges), []
-    on_scores = calibration.kind == "score"
-    tallies = tally_thresholds(
-        calibration.runs,
-        checked_thresholds(thresholds, on_scores=on_scores),
-        judge=calibration.judges[0],
-        on_scores=on_scores,
-        max_attempts=1 if first_alone else calibration.max_attempts,
-        patience=None if first_alone else calibration.patience,
-    )
-    for tally in tallies:
-        shorter = next((name for name in ("max_attempts", "patience") if tally.cuts.get(name)), None)
-        if shorter is not None:
-            raise ConfigurationError(
-                f"{tally.cuts[shorter]} recorded loops were ended by {shorter} before this policy would; record "
-                f"with {shorter} at least as large, or certify a smaller one"
-            )
-    identified = [tally for tally in tallies if not tally.cuts]
-    cut_policies = [f"{tally.policy:g}" for tally in tallies if tally.cuts]
-    if cut_policies and (thresholds is not None or not identified):
-        raise ConfigurationError(
-            f"the loops were recorded with a laxer threshold than {cut_policies[0]}, so that they ended before; "
-            f"record with the strictest threshold of the chain, or leave {', '.join(cut_policies)} out of it"
-        )
-    notes = (
-        [f"{', '.join(cut_policies)} is not in the record: it was made with a laxer success rating"]
-        if cut_policies
-        else []
-    )
-    return identified, notes
-
-
 def _key(
-    calibration: _Calibration, policies: Sequence[object], settings: CertifySettings, labels: Collection[str]
+    calibration: Calibration, policies: Sequence[object], settings: CertifySettings, labels: Collection[str]
 ) -> str:
     """Return what tells one question to the labels from another; e-values may be looked at as labels come in."""
     weighted = (settings.harm, settings.largest_weight) if settings.method == "weighted" else ()
@@ -702,3 +597,104 @@ def _key(
         None if settings.method in _LOOKING else sorted(labels),
     ]
     return _digest_of(parts)
+
+
+def _laxer_threshold_notes(
+    result: certificates.Certificate, tallies: Sequence[PolicyTally], taken: int | None, *, kind: Kind
+) -> Iterator[str]:
+    """Yield what each threshold that passes adds to the next stricter one that does, where marks tell."""
+    passing = [place for place, row in enumerate(result.rows) if row.status == "certified"]
+    if taken is None and passing:
+        before, strictest = tallies[passing[0] - 1], tallies[passing[0]]
+        count = len(strictest.below(before.least))
+        yield (
+            f"accepting from {strictest.policy:g} passes the test, but what it would let through is hardly seen: "
+            f"of {strictest.released} answers {count} below {before.policy:g}, and {result.least} are asked for"
+        )
+    for stricter, laxer in pairwise(passing):
+        if taken is None or not tallies[laxer].passing:
+            continue
+        added = tallies[laxer].below(tallies[stricter].least)
+        also = " is certified, too, and" if laxer > taken else ""
+        name = f"accepting from {tallies[laxer].policy:g}{also}"
+        if not added:
+            yield f"{name} adds no answer: nobody has seen what it would let through"
+            continue
+        upper = clopper_pearson(sum(added), len(added), level=1 - 2 * certificates.DELTA)[1]
+        share = f"{sum(added) / len(added):.1%}, at most {upper:.1%}"
+        yield f"{name} adds {len(added)} answers of lower {kind}s, {sum(added)} of them bad: {share}"
+
+
+def _label_notes(
+    result: certificates.Certificate, tallies: Sequence[PolicyTally], tested: float, alpha: float
+) -> list[str]:
+    """Say what is odd about the labels, and what single answers were tested at."""
+    notes = []
+    if any(row.status == "too_few" for row in result.rows):
+        notes.append(f"too few: {result.least} released answers, none of them bad, are the least that certify")
+    if result.rows[0].status == "too_few" and result.method in ("anytime", "assisted"):
+        least = certificates.evidence_needed(result.delta, len(result.rows), is_begun_laxer=True)
+        notes.append(f"the strictest has too few to begin with, so that the others need an E of {least:.0f}")
+    missing = max((tally.unlabelled for tally in tallies), default=0)
+    if missing:
+        what = "has no label, and counts" if missing == 1 else "have no label, and count"
+        notes.append(
+            f"{plural(missing, 'released answer')} {what} as bad: label {'it' if missing == 1 else 'them'}"
+        )
+    if tested != alpha:
+        notes.append(f"single answers were tested at {tested:.3%}, so that loops of them stay within {alpha:.1%}")
+    shares = [tally.bad / tally.released for tally in tallies if tally.released]
+    if any(laxer < stricter for stricter, laxer in pairwise(shares)):
+        notes.append("bad answers are not rarer where more is demanded: consider --method fallback")
+    return notes
+
+
+def _label_authors(rows: Iterable[JudgedAnswer], split: str | None, good: float) -> str:
+    """Say whose labels of a split count, of how many answers each, and what became of those that differ."""
+    opinions = [usable(row.opinions, split) for row in rows]
+    people = Counter(opinion.by for of_answer in opinions for opinion in of_answer)
+    named = [f"{by} ({count})" for by, count in people.most_common(5)]
+    others = len(people) - len(named)
+    who = f"labels of {', '.join([*named, *([f'{others} others'] if others else [])])}"
+    disputed = [majority(one, good) for one in opinions if len({opinion.is_good(good) for opinion in one}) > 1]
+    if not disputed:
+        return who
+    ties = disputed.count(None)
+    decided = f"most decided {len(disputed) - ties}, and {ties} with as many on each side count as bad"
+    return f"{who}; they differ on {plural(len(disputed), 'answer')}: {decided}"
+
+
+def _check_weights(rows: Sequence[JudgedAnswer], settings: CertifySettings) -> None:
+    """Check that rows with weights get a test that takes them.
+
+    Raises:
+        ConfigurationError: If they do not, or `largest_weight` stands beside an exact test, or is not above 0.
+    """
+    method, largest_weight = settings.method, settings.largest_weight
+    probabilities = {row.probability for row in rows if row.probability is not None}
+    if method != "weighted" and (any(row.weight != 1 for row in rows) or len(probabilities) > 1):
+        raise ConfigurationError(
+            "the rows have weights, or were drawn with different probabilities, and an exact certificate needs a "
+            "simple random sample of runs: take the weaker test, method='weighted' (--method weighted)"
+        )
+    if largest_weight is not None and (method != "weighted" or largest_weight <= 0):
+        raise ConfigurationError(
+            f"largest_weight is above 0, and for method='weighted' (--method weighted), not "
+            f"{shortened(largest_weight)} with {method!r}"
+        )
+
+
+def _heaviest_question(runs: Sequence[CalibrationRun]) -> float:
+    """Return the largest sum of weights that the runs of a question have."""
+    return certificates.heaviest((run.question_id, run.weight) for run in runs) or 1.0
+
+
+def _weight_notes(runs: Sequence[CalibrationRun], settings: CertifySettings) -> list[str]:
+    """Say by what harm is scaled, where that was not fixed before and questions differ."""
+    if settings.method != "weighted" or settings.largest_weight is not None or _heaviest_question(runs) == 1:
+        return []
+    note = (
+        f"a question weighs at most {_heaviest_question(runs):g}, as in these runs; the promise is strict if that "
+        f"was fixed before labels were seen (largest_weight, --largest-weight)"
+    )
+    return [note]

@@ -79,7 +79,7 @@ class TrialPair:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TriedCase:
+class _TriedCase:
     """What a judge made of a case.
 
     Args:
@@ -120,7 +120,7 @@ class JudgeTrial:
     """
 
     judge: str
-    cases: tuple[TriedCase, ...]
+    cases: tuple[_TriedCase, ...]
     advice: Advice
 
     @property
@@ -249,7 +249,7 @@ def try_judge(
             f"no cases are shipped for the judge {shortened(name or tried.name)}; there are some for every judge "
             "of the catalogue that asks a model; give cases=[TrialPair(question=..., good=..., bad=...)]"
         )
-    results: list[TriedCase] = []
+    results: list[_TriedCase] = []
     calls, started = 0, time.monotonic()
 
     def take(row: Row) -> None:
@@ -264,7 +264,7 @@ def try_judge(
     return JudgeTrial(judge=tried.name, cases=tuple(results), advice=_advise(results))
 
 
-def _progress(results: Sequence[TriedCase], total: int, calls: int, seconds: float) -> Progress:
+def _progress(results: Sequence[_TriedCase], total: int, calls: int, seconds: float) -> Progress:
     done, unscored = len(results), sum(bool(case.unscored) for case in results)
     left = seconds / done * (total - done)
     return Progress(
@@ -283,8 +283,8 @@ def _catalogue_name(judge: Judge) -> str:
     return str(getattr(entry, "name", None) or judge.name)
 
 
-def _tried(case: WorkedCase, verdict: Verdict) -> TriedCase:
-    return TriedCase(
+def _tried(case: WorkedCase, verdict: Verdict) -> _TriedCase:
+    return _TriedCase(
         question=case.sample.question,
         answer=case.sample.answer or "",
         passes=case.passes,
@@ -295,7 +295,7 @@ def _tried(case: WorkedCase, verdict: Verdict) -> TriedCase:
     )
 
 
-def _advise(cases: Sequence[TriedCase]) -> Advice:
+def _advise(cases: Sequence[_TriedCase]) -> Advice:
     right = sum(case.is_right for case in cases) / len(cases)
     if right >= 1 - _MOST_WRONG:
         return "use it"

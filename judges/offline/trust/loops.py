@@ -18,6 +18,7 @@ from judges.errors import BadSample, ConfigurationError, plural, shortened
 from judges.offline.dataset.reading import LABEL_NAMES, read_rows, read_sample
 from judges.offline.run.evaluate import load_run
 from judges.offline.trust.rows import (
+    GOOD,
     JudgedAnswer,
     Opinion,
     RowSource,
@@ -35,9 +36,6 @@ from judges.verdict import HIGHEST, LOWEST
 
 LeftOut = Literal["unreadable", "no attempt", "attempts missing", "no policy", "no stop reason", "not judged"]
 """Why a row or a loop is left out."""
-
-_GOOD = 3
-"""Least human rating that is good."""
 
 _CRASHES = frozenset({"judge_failed", "generator_failed", "deadline", "budget", "interrupted", "broken_off"})
 """Stop reasons by which a loop ended before its policy had it end."""
@@ -116,7 +114,7 @@ class LoopAttempt:
     @property
     def bad(self) -> bool | None:
         """True if people call the answer bad; a tie is bad; None without a label that may be used to measure."""
-        return is_bad([one for one in self.opinions if not _tuned(one)], _GOOD)
+        return is_bad([one for one in self.opinions if not _tuned(one)], GOOD)
 
     @property
     def tuned(self) -> bool:
@@ -176,6 +174,12 @@ class RecordedLoop:
         return [one.score if is_score(threshold) else one.gate_rating for one in judged]
 
     @property
+    def best(self) -> LoopAttempt | None:
+        """The attempt with the highest rating before any shadow, the latest on a tie; None if none is rated."""
+        rated = [attempt for attempt in self.attempts if attempt.rating is not None and not attempt.shadow]
+        return max(reversed(rated), key=lambda attempt: attempt.rating or 0, default=None)
+
+    @property
     def released(self) -> LoopAttempt | None:
         """The attempt whose answer was released, if any."""
         return next((attempt for attempt in self.attempts if attempt.released), None)
@@ -196,12 +200,6 @@ class Loops:
 
 def _tuned(opinion: Opinion) -> bool:
     return is_tuned(opinion.split)
-
-
-def best_of(attempts: Iterable[LoopAttempt]) -> LoopAttempt | None:
-    """Return the attempt with the highest rating before any shadow, the latest on a tie; None if none is rated."""
-    rated = [attempt for attempt in attempts if attempt.rating is not None and not attempt.shadow]
-    return max(reversed(rated), key=lambda attempt: attempt.rating or 0, default=None)
 
 
 LoopRows = str | Path | Iterable[Sample | Mapping[str, object] | BadSample]
@@ -284,8 +282,7 @@ def with_labels(rows: Sequence[JudgedAnswer], labels: RowSource | None) -> tuple
     outcome alone, to the answer that was released.
     """
     beside = LabelsBeside(labels)
-    of_rows = map(beside.of, row_keys(rows)) if beside.labels else ([] for _ in rows)
-    labelled = [_labelled(row, of_row) for row, of_row in zip(rows, of_rows, strict=True)]
+    labelled = [_labelled(row, of_row) for row, of_row in zip(rows, beside.of_rows(rows), strict=True)]
     return labelled, beside.count_strangers()
 
 
@@ -320,6 +317,16 @@ class LabelsBeside:
         is_free = not labels  # then it takes those that another outcome of the same texts has
         labels |= {label.index: label for label in of_texts if is_free or label.outcome_id is None}
         return [labels[index] for index in sorted(labels)]
+
+    def of_rows(self, rows: Sequence[JudgedAnswer]) -> list[list[JudgedAnswer]]:
+        """Return the labels of the answer of each row."""
+        shown = _released_rows(rows) if self.labels else ()
+        return [
+            self.of(_answer_keys(row.outcome_id, row.attempt or 1, row.key, is_released=place in shown))
+            if self.labels
+            else []
+            for place, row in enumerate(rows)
+        ]
 
     def count_strangers(self) -> int:
         """Return how many labels belong to no answer that was asked about.
@@ -397,15 +404,6 @@ def _labelled(row: JudgedAnswer, labels: Sequence[JudgedAnswer]) -> JudgedAnswer
         probability=row.probability or last.probability,
         drawn=row.drawn or last.drawn,
     )
-
-
-def row_keys(rows: Sequence[JudgedAnswer]) -> list[list[object]]:
-    """Return what identifies the answer of each row: outcome and attempt, the release, last its texts."""
-    shown = _released_rows(rows)
-    return [
-        _answer_keys(row.outcome_id, row.attempt or 1, row.key, is_released=place in shown)
-        for place, row in enumerate(rows)
-    ]
 
 
 def _answer_keys(outcome_id: str | None, attempt: int, text: object, *, is_released: bool) -> list[object]:

@@ -23,6 +23,7 @@ from judges.offline.trust.loops import (
     seconds_of,
 )
 from judges.offline.trust.rows import (
+    GOOD,
     JudgedAnswer,
     RowSource,
     is_bad,
@@ -30,14 +31,13 @@ from judges.offline.trust.rows import (
     labels_for,
     naming_labels,
 )
-from judges.promise import Audit, Standing, follow, promises_share
+from judges.promise import Audit, Standing, follow
 from judges.sample import Sample
 from judges.verdict import Verdict
 
 _ALARM_AT = 100.0
 """Value of the alarm statistic from which on it is an alarm: without a change, one in 100 audits or more."""
 _LEAST_ROWS = 50
-_GOOD = 3
 _LEVEL = 0.01
 _MOST_UNSCORED = 0.1
 
@@ -89,7 +89,7 @@ def _judge_canary(
     judge: object,
     labels: RowSource | None = None,
     *,
-    threshold: float = _GOOD,
+    threshold: float = GOOD,
     max_concurrency: int = 8,
 ) -> CanaryResult:
     """Judge a canary set again, and compare with its labels and with the verdicts it holds.
@@ -136,7 +136,7 @@ def _read(row: JudgedAnswer, threshold: float) -> _CanaryRow | None:
     if row.sample is None or len(row.marks) != 1:
         return None
     (mark,) = row.marks.values()
-    bad = is_bad([one for one in row.opinions if not is_tuned(one.split)], _GOOD)
+    bad = is_bad([one for one in row.opinions if not is_tuned(one.split)], GOOD)
     value = mark.score if is_score(threshold) else mark.effective
     if value is None or bad is None:
         return None
@@ -303,7 +303,7 @@ def monitor(
     standing = _standing(every, issued)
     audits, audit_notes = _audited(loops, issued, alpha)
     changes = _changes(loops, issued)
-    recorded_threshold = loops[-1].policy.threshold if loops and loops[-1].policy else _GOOD
+    recorded_threshold = loops[-1].policy.threshold if loops and loops[-1].policy else GOOD
     result = None
     if canary is not None:
         passing = success_rating or recorded_threshold
@@ -329,7 +329,7 @@ def monitor(
 
 def _standing(loops: Sequence[RecordedLoop], issued: IssuedCertificate | None) -> Standing | None:
     """Return where the promise stands by the labelled answers that bear the certificate's id."""
-    if issued is None or not issued.certified or not promises_share(issued):
+    if issued is None or not issued.certified or not issued.promises_share:
         return None
     audits = []
     for loop in loops:
@@ -398,7 +398,7 @@ def _audited(
     if tuned:
         notes.append(f"tuned_on: the labels of {tuned} answers tuned the judge, and are not used")
     bads = [bad for _, bad in sorted(labelled, key=lambda audit: audit[0])]
-    is_about_share = issued is not None and issued.certified and promises_share(issued)
+    is_about_share = issued is not None and issued.certified and issued.promises_share
     p0 = alpha if alpha is not None else issued.alpha if issued is not None and is_about_share else None
     return _alarm(bads, p0), notes
 

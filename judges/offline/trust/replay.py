@@ -36,12 +36,11 @@ from judges.offline.trust.loops import (
     LoopRows,
     Loops,
     RecordedLoop,
-    best_of,
     is_score,
     named_threshold,
     read_loops,
 )
-from judges.offline.trust.rows import RowSource, labels_for, naming_labels
+from judges.offline.trust.rows import GOOD, RowSource, labels_for, naming_labels
 from judges.sample import Sample
 
 _ReplayStatus = Literal["exact", "bounds", "estimate"]
@@ -285,7 +284,7 @@ def _rejudged_loops(
     as_best = {
         (loop.id, best.number)
         for loop in loops
-        if len(loop.attempts) > 1 and (best := best_of(loop.attempts)) is not None
+        if len(loop.attempts) > 1 and (best := loop.best) is not None
         if _is_drawn(loop.id, best.number, "best", fraction, seed)
     }
     ratings = _judged(_samples(loops, for_gain | as_best), judge, max_concurrency)
@@ -350,7 +349,6 @@ _ASSUMPTION = (
 _RAW_GAIN = "looks better by the raw change; part of that is luck: --rejudge removes it"
 _CLEAN_GAIN = "gain per attempt (the earlier attempt judged again, independently)"
 _LEAST_EFFECTIVE = 20.0
-_LEAST_PASS = 3
 _IN_PIECES = (
     "these loops were released in pieces, of which a refused one was judged alone: what they show says nothing of "
     "another policy, nor of whole answers"
@@ -538,7 +536,7 @@ def _benefit(
 def _labelled_loop(loop: RecordedLoop, slices: Sequence[str], *, is_ambiguous: bool) -> LabelledLoop:
     attempts = [attempt for attempt in loop.attempts if not attempt.shadow]
     released = loop.released
-    threshold = _LEAST_PASS if loop.policy is None else loop.policy.threshold
+    threshold = GOOD if loop.policy is None else loop.policy.threshold
     digest = "" if loop.policy is None or not is_ambiguous else f" {loop.policy.judge_digest[:8]}"
     return LabelledLoop(
         question_id=loop.question_id,

@@ -174,6 +174,9 @@ def _number_in(value: object, name: str, place: str) -> float | None:
         raise ConfigurationError(f"{place}{name} is a number, not {shortened(value)}") from None
 
 
+GOOD = 3
+"""Least human rating that is good."""
+
 _RATING_NAMES = ("rating", "label", "good", "up", "passed")
 _WORDS = {
     **dict.fromkeys(("good", "pass", "passed", "yes", "true", "up", "accept", "correct"), True),
@@ -311,22 +314,6 @@ def lower_median(opinions: Collection[Opinion]) -> float | None:
 def is_bad(opinions: Collection[Opinion], good: float) -> bool | None:
     """Return whether an answer counts as bad in a certificate, where a tie does; None without any label."""
     return majority(opinions, good) is not True if opinions else None
-
-
-def _loss_of(opinions: Collection[Opinion], good: float, harm: Harm | None) -> float | None:
-    """Return the harm of an answer: by its rating in the middle, or 1 for a bad one; None without a label."""
-    median = lower_median(opinions)
-    if median is None:
-        return None
-    return float(bool(is_bad(opinions, good))) if harm is None else harm[int(median) - LOWEST]
-
-
-def read_opinions(
-    rows: Sequence[JudgedAnswer], *, good: float, split: str | None, harm: Harm | None
-) -> tuple[list[bool | None], list[float | None]]:
-    """Return whether each row is bad, and the harm that it does, by the labels of a split; None without one."""
-    opinions = [usable(row.opinions, split) for row in rows]
-    return [is_bad(one, good) for one in opinions], [_loss_of(one, good, harm) for one in opinions]
 
 
 def is_tuned(split: str | None) -> bool:

@@ -21,7 +21,7 @@ _TUNED = 0
 """Use of labels that tuned a judge; certificates are numbered from 1."""
 
 
-class Ledger(Protocol):
+class _Ledger(Protocol):
     """What keeps the uses of labels, such as a `DatabaseRecord`: in its database, beside the labels."""
 
     @property
@@ -39,7 +39,7 @@ class Ledger(Protocol):
         """Keep one more."""
 
 
-LedgerSource = str | os.PathLike[str] | Ledger
+LedgerSource = str | os.PathLike[str] | _Ledger
 """Where the use of labels is written down: a file, or the record that holds them."""
 
 
@@ -74,8 +74,8 @@ class LabelUses:
         others: Ledgers beside it and beside the labels, which count, too: a copy of labels is no fresh set.
     """
 
-    own: tuple[Ledger, ...]
-    others: tuple[Ledger, ...] = ()
+    own: tuple[_Ledger, ...]
+    others: tuple[_Ledger, ...] = ()
 
     @classmethod
     def of(cls, ledger: LedgerSource | None, sources: Sequence[Path]) -> Self | None:
@@ -124,7 +124,12 @@ class LabelUses:
         if once or any(entry["once"] for entry in entries_of_key):
             return 1, delta
         number = entries_of_key[0]["use"] if entries_of_key else len({entry["key"] for entry in others}) + 1
-        return number, share_of_use(delta, number)
+        return number, self.share_of_use(delta, number)
+
+    @staticmethod
+    def share_of_use(delta: float, number: int) -> float:
+        """Return what of delta the certificate of this number, from 1, may spend: altogether it is delta."""
+        return delta / (number * (number + 1))
 
     def refuse_tuned(self, labels: frozenset[str], so: str, *, split: str) -> None:
         """Refuse labels that tuned a judge.
@@ -163,12 +168,7 @@ class LabelUses:
             yield from _entries_of(ledger)
 
 
-def share_of_use(delta: float, number: int) -> float:
-    """Return what of delta the certificate of this number, from 1, may spend on labels: altogether it is delta."""
-    return delta / (number * (number + 1))
-
-
-def _entries_of(ledger: Ledger) -> Iterator[dict[str, Any]]:
+def _entries_of(ledger: _Ledger) -> Iterator[dict[str, Any]]:
     try:
         for place, line in enumerate(ledger.label_uses(), 1):
             entry = json.loads(line)

@@ -8,10 +8,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from judges.errors import ConfigurationError
-from judges.models.providers.local_models import alike, finest_likeness, traits_of
 from judges.offline.dataset.reading import LABEL_NAMES
+from judges.offline.trust.agreement import people_of
 from judges.offline.trust.loops import LabelledRows
-from judges.offline.trust.report_text import people_of
 from judges.offline.trust.rows import JudgedAnswer, is_tuned, label_digests, lower_median, majority
 from judges.sample import Sample
 from judges.verdict import Verdict
@@ -27,7 +26,6 @@ _FEWEST = 20
 """Labelled answers below which nothing is tuned."""
 
 _PHRASE = 20
-_BATCH = 12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,50 +204,3 @@ def digest_of(parts: object) -> str:
     """Return a digest of JSON data."""
     text = json.dumps(parts, sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:32]
-
-
-def batches_to_learn_from(cases: Sequence[LabelledCase], most: int) -> Iterator[list[LabelledCase]]:
-    """Yield batches of cases to learn from, none with a case of another, as long as the judge gets any wrong."""
-    for _ in range(most):
-        batch = _to_learn_from(cases)
-        yield batch
-        cases = [case for case in cases if case not in batch]
-        if all(case.agrees(case.verdict) for case in cases):
-            return
-
-
-def _to_learn_from(cases: Sequence[LabelledCase]) -> list[LabelledCase]:
-    """Return the cases to learn from: what the judge gets wrong, then others for contrast, of good and bad."""
-    wrong = _diverse([case for case in cases if not case.agrees(case.verdict)])[: _BATCH - 4]
-    others = [case for case in cases if case.agrees(case.verdict)]
-    sides = ([case for case in others if case.good], [case for case in others if not case.good])
-    return [*wrong, *(case for side in sides for case in _diverse(side)[: (_BATCH - len(wrong)) // 2])]
-
-
-def contrasted(cases: Sequence[LabelledCase]) -> list[LabelledCase]:
-    """Return cases unlike each other, so that one that the judge gets right follows two that it gets wrong.
-
-    Errors alone would teach the opposite of what misled the judge, instead of what people go by.
-    """
-    ordered = _diverse(cases)
-    wrong = [case for case in ordered if not case.agrees(case.verdict)]
-    right = [case for case in ordered if case.agrees(case.verdict)]
-    return [*wrong[:2], *right[:1], *wrong[2:], *right[1:]]
-
-
-def _diverse(cases: Sequence[LabelledCase]) -> list[LabelledCase]:
-    """Return some cases, each as unlike those before it as can be, first some that the judge gets wrong."""
-    texts = [f"{case.sample.question} {case.sample.answer or ''}" for case in cases]
-    traits = dict(zip((case.key for case in cases), traits_of(texts, finest_likeness()), strict=True))
-    ordered: list[LabelledCase] = []
-
-    def likeness(case: LabelledCase) -> float:
-        return max((alike(traits[case.key], traits[other.key]) for other in ordered), default=0.0)
-
-    for is_right in (False, True):
-        candidates = [case for case in cases if case.agrees(case.verdict) is is_right]
-        for _ in range(min(_BATCH, len(candidates))):
-            unlike = min(candidates, key=likeness)
-            ordered.append(unlike)
-            candidates.remove(unlike)
-    return ordered

@@ -191,14 +191,14 @@ class JudgeChange:
     mark: float | None = None
 
 
-class Guidelines(ReplySchema):
+class _Guidelines(ReplySchema):
     """Guidelines found in cases."""
 
     pattern: str = Field(description="text: what people go by, and what the judge overlooks")
     guidelines: list[str] = Field(description="list of texts: one sentence each", max_length=_MOST_GUIDELINES)
 
 
-class Rewording(ReplySchema):
+class _Rewording(ReplySchema):
     """Instructions written anew."""
 
     text_limits: ClassVar[tuple[int, int] | None] = (8_000, 300)
@@ -272,19 +272,21 @@ class TunableJudge:
         """
         return self._request_for(sample)[0].data
 
-    def example_of(self, case: LabelledCase, rated: str) -> Example | None:
+    def example_of(self, case: LabelledCase, language: Language) -> Example | None:
         """Return a case as a worked example with people's rating; None if no reply of the judge's says the same.
 
         Args:
             case: The case.
-            rated: The rationale where neither people nor the judge gave one.
+            language: Of the rationale where neither people nor the judge gave one.
         """
         levels = levels_in(self._example_schema)
         if levels is None:
             return None
         agrees = case.verdict is not None and case.agrees(case.verdict)
         rationale = case.verdict.rationale if agrees and case.verdict is not None else ""
-        texts = dict.fromkeys(levels.texts, "") | {levels.texts[0]: case.note or rationale or rated}
+        texts = dict.fromkeys(levels.texts, "") | {
+            levels.texts[0]: case.note or rationale or _phrases(language)["rated"]
+        }
         replies = [{**texts, levels.field: choice} for choice in levels.choices]
         same = [(reply, verdict) for reply in replies if case.agrees(verdict := self._verdict_on(case, reply))]
         if not same:
@@ -360,7 +362,7 @@ class TunableJudge:
         Raises:
             AskFailed: If it gives none that can be read.
         """
-        reply = self._ask("tune_guidelines", Guidelines, cases, language)
+        reply = self._ask("tune_guidelines", _Guidelines, cases, language)
         lines = (" ".join(one.split())[:_LONGEST_GUIDELINE] for one in reply.guidelines)
         return tuple(dict.fromkeys(filter(None, lines)))
 
@@ -370,13 +372,13 @@ class TunableJudge:
         Raises:
             AskFailed: If it writes none that can be used.
         """
-        reply: Rewording = self._ask("tune_wording", Rewording, cases, language, check=self._fault_of(language))
+        reply: _Rewording = self._ask("tune_wording", _Rewording, cases, language, check=self._fault_of(language))
         return reply.instructions.strip()
 
     def _fault_of(self, language: Language) -> Any:
         places = set(Template(self.prompt_in(language).task).get_identifiers())
 
-        def fault(reply: Rewording) -> str | None:
+        def fault(reply: _Rewording) -> str | None:
             placeholders = set(Template(reply.instructions).get_identifiers())
             if not reply.instructions.strip():
                 return "instructions: the text is empty"
@@ -411,11 +413,6 @@ class TunableJudge:
             yield "people_note", _cut(case.note)
 
 
-def rated_phrase(language: Language) -> str:
-    """Return the rationale of an example of which nobody said why it is rated so."""
-    return _phrases(language)["rated"]
-
-
 def _phrases(language: Language) -> Mapping[str, str]:
     return prompt("tune_guidelines", language if language in LANGUAGES else "en").feedback
 
@@ -438,12 +435,6 @@ def judge_spec(named: str) -> tuple[str, JudgeSpec, str | None]:
         name, model_name = spec.name.rpartition(":")[2].rpartition(".")[2], spec.settings.get("model")
     settings = {setting: value for setting, value in spec.settings.items() if setting != "model"}
     return name, replace(spec, settings=settings), None if model_name is None else str(model_name)
-
-
-def calls_of(spec: JudgeSpec) -> tuple[int, int]:
-    """Return how many calls of a model a judge makes once for each case, and at most for each verdict."""
-    looks = int(spec.settings.get("looks", 6)) if spec.settings.get("tools") else 0
-    return int(bool(spec.settings.get("commit"))), 1 + looks
 
 
 def _without_places(text: str) -> str:

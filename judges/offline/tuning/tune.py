@@ -17,10 +17,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from judges.catalogue.names import JudgeSpec
 from judges.errors import AskFailed, ConfigurationError
 from judges.fingerprint import fingerprint
 from judges.judge import Judge
-from judges.models.providers.local_models import finest_likeness
+from judges.models.providers.local_models import alike, finest_likeness, traits_of
 from judges.models.resolve import as_model
 from judges.offline.run.evaluate import evaluate
 from judges.offline.statistics import cohen_kappa, loop_benefit
@@ -34,8 +35,6 @@ from judges.offline.tuning.cases import (
     TUNE,
     LabelledCase,
     LabelParts,
-    batches_to_learn_from,
-    contrasted,
     digest_of,
 )
 from judges.prompting.prompts import Example
@@ -66,7 +65,7 @@ of the ways before it; as many ways are tried as the budget has calls for."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class TriedWay:
+class _TriedWay:
     """What a way to change the judge made of the tuning cases, cross-fitted.
 
     Args:
@@ -88,7 +87,7 @@ class TriedWay:
 
 
 @dataclass(frozen=True, kw_only=True)
-class HeldOut:
+class _HeldOut:
     """The judge before and after, on held-out cases.
 
     Args:
@@ -144,8 +143,8 @@ class Tuning:
     judge: str
     improved: bool
     chosen: str
-    tried: tuple[TriedWay, ...]
-    held_out: HeldOut
+    tried: tuple[_TriedWay, ...]
+    held_out: _HeldOut
     tuning_cases: int
     left_out: Mapping[str, int]
     people: float | None
@@ -244,7 +243,7 @@ def tune(
     name, spec, own_model = changes.judge_spec(judge)
     judge_model = as_model(own_model if model is None else model)
     read = read_labelled(labelled, labels)
-    first, each = changes.calls_of(spec)
+    first, each = _calls_of(spec)
     parts = LabelParts.of(read, good=good, most=budget // (_SHARE * each + 2 * first), seed=seed)
     digest = digest_of([sorted(parts.digests), good])
     purpose = digest_of(
@@ -279,7 +278,7 @@ class _Search:
         on_step: Callable[[str], object],
     ) -> None:
         self.judge, self.parts, self.calls = judge, parts, calls
-        self._first, self._each = changes.calls_of(judge.spec)
+        self._first, self._each = _calls_of(judge.spec)
         self._concurrency, self._say = max_concurrency, on_step
         self.language = judge.language_of(case.sample for case in (*parts.tuning, *parts.held))
         self.change = changes.JudgeChange()
@@ -335,7 +334,7 @@ class _Search:
         if others:
             yield f"what is changed are the prompts in {self.language}; the tuned judge has no others"
 
-    def _choose(self) -> tuple[list[TriedWay], str, float | None]:
+    def _choose(self) -> tuple[list[_TriedWay], str, float | None]:
         """Return the ways tried on the tuning cases, the best, and the mark at which it passes.
 
         Both are empty where nothing is better than the judge as it is.
@@ -344,10 +343,10 @@ class _Search:
         results = {"as it is": verdicts_before, **self._raced()}
         tried = [_tried(way, self._cases, verdicts) for way, verdicts in results.items()]
         complete = [one for one in tried if one.cases == len(self._cases)]
-        best = max(complete, key=TriedWay.rank)
+        best = max(complete, key=_TriedWay.rank)
         mark, right = self._mark_for(results[best.way])
         if mark is not None:
-            tried.append(TriedWay(way=_describe(best.way, mark), right=right, cases=len(self._cases)))
+            tried.append(_TriedWay(way=_describe(best.way, mark), right=right, cases=len(self._cases)))
         return tried, "" if best.way == "as it is" else best.way, mark
 
     def _raced(self) -> dict[str, dict[str, Verdict | None]]:
@@ -403,13 +402,13 @@ class _Search:
         change = changes.JudgeChange()
         try:
             if "guidelines" in way:
-                batches = batches_to_learn_from(shown, 2 if "two batches" in way else 1)
+                batches = _batches_to_learn_from(shown, 2 if "two batches" in way else 1)
                 guideline_lists = [self.judge.ask_guidelines(batch, self.language) for batch in batches]
                 change = replace(
                     change, guidelines=tuple(dict.fromkeys(one for part in guideline_lists for one in part))
                 )
             if "wording" in way:
-                (batch,) = batches_to_learn_from(shown, 1)
+                (batch,) = _batches_to_learn_from(shown, 1)
                 change = replace(change, task=self.judge.ask_wording(batch, self.language))
         except AskFailed as failure:
             self._notes.append(f"{way}: the model gave nothing that can be used ({failure.reason})")
@@ -423,10 +422,10 @@ class _Search:
     def _examples(self, cases: Sequence[LabelledCase], most: int) -> tuple[Example, ...]:
         """Return examples: as many good as bad, unlike each other, two that the judge gets wrong for one other."""
         chosen: list[Example] = []
-        sides = [contrasted([case for case in cases if case.good is good]) for good in (False, True)]
+        sides = [_contrasted([case for case in cases if case.good is good]) for good in (False, True)]
         for pair in zip(*sides, strict=False):
             for case in pair:
-                example = self.judge.example_of(case, changes.rated_phrase(self.language))
+                example = self.judge.example_of(case, self.language)
                 chosen += [] if example is None else [example]
         return tuple(chosen[:most])
 
@@ -466,9 +465,9 @@ def _right_from(mark: float, cases: Iterable[LabelledCase], values: Mapping[str,
     return sum(value is not None and (value >= mark) is case.good for case, value in cases_with_values)
 
 
-def _tried(way: str, cases: Sequence[LabelledCase], verdicts: Mapping[str, Verdict | None]) -> TriedWay:
+def _tried(way: str, cases: Sequence[LabelledCase], verdicts: Mapping[str, Verdict | None]) -> _TriedWay:
     judged = [case for case in cases if case.key in verdicts]
-    return TriedWay(way=way, right=sum(case.agrees(verdicts[case.key]) for case in judged), cases=len(judged))
+    return _TriedWay(way=way, right=sum(case.agrees(verdicts[case.key]) for case in judged), cases=len(judged))
 
 
 def _describe(way: str, mark: float | None) -> str:
@@ -491,11 +490,11 @@ def _marks(values: Iterable[float | None]) -> list[float]:
 
 def _compare(
     cases: Sequence[LabelledCase], before: Sequence[Verdict | None], after: Sequence[Verdict | None] | None
-) -> HeldOut:
+) -> _HeldOut:
     """Return the judge before and after on held-out cases."""
     was = [case.agrees(verdict) for case, verdict in zip(cases, before, strict=True)]
     contested = [case.contested for case in cases]
-    result = HeldOut(
+    result = _HeldOut(
         cases=len(cases),
         questions=len({case.question for case in cases}),
         before=sum(was),
@@ -566,3 +565,59 @@ def _label_lines(split: str, rows: Sequence[JudgedAnswer]) -> Iterator[dict[str,
         texts = row.sample.model_dump(mode="json", include={"user_input", "response"})
         outcome = {} if row.outcome_id is None else {"outcome_id": row.outcome_id, "attempt": row.attempt}
         yield {**outcome, **texts, "split": split, "labels": labels}
+
+
+_BATCH = 12
+
+
+def _batches_to_learn_from(cases: Sequence[LabelledCase], most: int) -> Iterator[list[LabelledCase]]:
+    """Yield batches of cases to learn from, none with a case of another, as long as the judge gets any wrong."""
+    for _ in range(most):
+        batch = _to_learn_from(cases)
+        yield batch
+        cases = [case for case in cases if case not in batch]
+        if all(case.agrees(case.verdict) for case in cases):
+            return
+
+
+def _to_learn_from(cases: Sequence[LabelledCase]) -> list[LabelledCase]:
+    """Return the cases to learn from: what the judge gets wrong, then others for contrast, of good and bad."""
+    wrong = _diverse([case for case in cases if not case.agrees(case.verdict)])[: _BATCH - 4]
+    others = [case for case in cases if case.agrees(case.verdict)]
+    sides = ([case for case in others if case.good], [case for case in others if not case.good])
+    return [*wrong, *(case for side in sides for case in _diverse(side)[: (_BATCH - len(wrong)) // 2])]
+
+
+def _contrasted(cases: Sequence[LabelledCase]) -> list[LabelledCase]:
+    """Return cases unlike each other, so that one that the judge gets right follows two that it gets wrong.
+
+    Errors alone would teach the opposite of what misled the judge, instead of what people go by.
+    """
+    ordered = _diverse(cases)
+    wrong = [case for case in ordered if not case.agrees(case.verdict)]
+    right = [case for case in ordered if case.agrees(case.verdict)]
+    return [*wrong[:2], *right[:1], *wrong[2:], *right[1:]]
+
+
+def _diverse(cases: Sequence[LabelledCase]) -> list[LabelledCase]:
+    """Return some cases, each as unlike those before it as can be, first some that the judge gets wrong."""
+    texts = [f"{case.sample.question} {case.sample.answer or ''}" for case in cases]
+    traits = dict(zip((case.key for case in cases), traits_of(texts, finest_likeness()), strict=True))
+    ordered: list[LabelledCase] = []
+
+    def likeness(case: LabelledCase) -> float:
+        return max((alike(traits[case.key], traits[other.key]) for other in ordered), default=0.0)
+
+    for is_right in (False, True):
+        candidates = [case for case in cases if case.agrees(case.verdict) is is_right]
+        for _ in range(min(_BATCH, len(candidates))):
+            unlike = min(candidates, key=likeness)
+            ordered.append(unlike)
+            candidates.remove(unlike)
+    return ordered
+
+
+def _calls_of(spec: JudgeSpec) -> tuple[int, int]:
+    """Return how many calls of a model a judge makes once for each case, and at most for each verdict."""
+    looks = int(spec.settings.get("looks", 6)) if spec.settings.get("tools") else 0
+    return int(bool(spec.settings.get("commit"))), 1 + looks
