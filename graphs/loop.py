@@ -36,7 +36,6 @@ from graphs.drivers import (
     records_of,
     subject_of,
 )
-from graphs.ending import Decided, finish, hand_off
 from graphs.events import (
     Event,
     Needs,
@@ -54,6 +53,7 @@ from graphs.events import (
     started_events,
     stopped_events,
 )
+from graphs.finish import finish, hand_off
 from graphs.generators import AsyncGenerator, DraftRequest, as_generator, check_temperature
 from graphs.outcome import (
     ConcurrentTurn,
@@ -69,6 +69,7 @@ from graphs.overrides import Bounds, Overrides
 from graphs.policy import Policy
 from graphs.questions import InputJudging, QuestionEnded
 from graphs.refinement import Refinement, StopReason, evolve
+from graphs.review import Decided
 from judges.entry import Explanation
 from judges.errors import ConfigurationError
 from judges.judge import Judge

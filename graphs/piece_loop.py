@@ -1,8 +1,8 @@
 """A loop whose answers are released in pieces: written, judged and released at once, and mended in the middle.
 
 One effect is one attempt: the generator's stream is read while pieces of it are judged and go out. What is decided
-stands in `graphs.release`; here are the calls, as tasks of an event loop or as threads. All of them end with the
-attempt, however that ends.
+stands in `graphs.piece_release`; here are the calls, as tasks of an event loop or as threads. All of them end with
+the attempt, however that ends.
 """
 
 from __future__ import annotations
@@ -25,15 +25,13 @@ from graphs import langchain_private, langgraph_private, loop
 from graphs.answers import Attempt, Draft, Piece, rejection_for, release_answer
 from graphs.augment import added_messages, amendment_messages, continuation_messages
 from graphs.drivers import Effect, GeneratorCall, Messages, Node, RunContext, Transition, subject_of
-from graphs.ending import Decided, finish_with_answer, hand_off, unanswered
 from graphs.events import Event, drafted_events, finished_events, started_events
+from graphs.finish import finish_with_answer, hand_off, unanswered
 from graphs.generators import Delta, DraftRequest, OnDelta
 from graphs.loop import RunningClock, usage_of_draft
 from graphs.outcome import REPLACEMENT, DraftError, add_outcome, piece_sample
 from graphs.overrides import Bounds
-from graphs.policy import Policy
-from graphs.refinement import LATE_REFUSAL, Refinement, evolve
-from graphs.release import (
+from graphs.piece_release import (
     REFUSED_LATE,
     PieceAttempt,
     is_failure,
@@ -44,6 +42,9 @@ from graphs.release import (
     with_cost_of,
     without_replacement,
 )
+from graphs.policy import Policy
+from graphs.refinement import LATE_REFUSAL, Refinement, evolve
+from graphs.review import Decided
 from judges.compose.panel import Panel
 from judges.compose.quick import Quick
 from judges.errors import ConfigurationError

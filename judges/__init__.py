@@ -35,8 +35,9 @@ if TYPE_CHECKING:
     from judges.models.providers.langchain import chat_model
     from judges.models.providers.local_models import HHEM, MiniLM
     from judges.models.providers.openai import OpenAICompatible
+    from judges.models.wrappers.breaker import Breaker
     from judges.models.wrappers.cache import Cache, cached
-    from judges.models.wrappers.limiter import Breaker, Limiter, limited
+    from judges.models.wrappers.limiter import Limiter, limited
     from judges.models.wrappers.wrapped import speaking
     from judges.runtime.prices import Price, known_prices
     from judges.runtime.validation import no_model_requests
@@ -65,7 +66,8 @@ _HOMES = {
         "models.providers.local_models": "HHEM MiniLM",
         "models.providers.openai": "OpenAICompatible",
         "models.wrappers.cache": "Cache cached",
-        "models.wrappers.limiter": "Breaker Limiter limited",
+        "models.wrappers.breaker": "Breaker",
+        "models.wrappers.limiter": "Limiter limited",
         "models.wrappers.wrapped": "speaking",
         "runtime.prices": "Price known_prices",
         "runtime.validation": "no_model_requests",

@@ -21,7 +21,7 @@ from graphs import Bounds, Outcome, Overrides, Policy, graph, langchain_private,
 from graphs.augment import added_messages
 from graphs.certificate import subject_of
 from graphs.drivers import Flow, RunContext, adrive, drive, handing_on
-from graphs.ending import rejection
+from graphs.finish import rejection
 from graphs.generators import GeneratorLike
 from graphs.loop import Loop, arun, run
 from graphs.policy import PolicySettings, fail_closed, policy_of

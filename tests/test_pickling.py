@@ -41,8 +41,9 @@ from judges.errors import AskFailed, CannotJudge
 from judges.models.providers.embeddings import LangChainEmbeddings, OpenAICompatibleEmbeddings
 from judges.models.providers.http_errors import EndpointStatusError
 from judges.models.resolve import as_model
+from judges.models.wrappers.breaker import Breaker
 from judges.models.wrappers.cache import Cache, cached
-from judges.models.wrappers.limiter import Breaker, Limiter, limited
+from judges.models.wrappers.limiter import Limiter, limited
 from judges.testing import ScriptedJudge, ScriptedModel
 from refine import SelfRefine
 from refine.server.upstream import UpstreamReply

@@ -282,7 +282,7 @@ def _try_judge(options: of.TryJudgeOptions) -> None:
     """
 
 
-@_command(_JUDGE, "compare.run_estimate")
+@_command(_JUDGE, "estimate.run_estimate")
 def _estimate(options: of.EstimateOptions) -> None:
     """Say what judging a dataset will take and cost.
 

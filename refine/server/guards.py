@@ -18,7 +18,7 @@ from judges.judge import Judge
 from judges.model import JudgeModel, ModelRequest, ModelResponse
 from judges.models.identity import identity_of
 from judges.models.providers.langchain import NamedModel
-from judges.models.wrappers.limiter import Breaker
+from judges.models.wrappers.breaker import Breaker
 from judges.models.wrappers.wrapped import Wrapped
 from refine.server.access import GUARD_HEADER
 from refine.server.config import Revealed, Unjudged

@@ -32,7 +32,7 @@ from judges.models.providers.http_errors import EndpointError, EndpointReplyErro
 from judges.models.providers.llama import serve_locally
 from judges.models.providers.openai_replies import ChunkReader
 from judges.models.providers.sessions import Sessions
-from judges.models.wrappers.limiter import Breaker
+from judges.models.wrappers.breaker import Breaker
 from judges.runtime.flow import in_thread
 from judges.verdict import Usage
 from refine.server.dialects import protocol
