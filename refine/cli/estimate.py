@@ -1,4 +1,4 @@
-"""The command `refine estimate`: what judging a dataset will take before anything is spent: calls, tokens, cost."""
+"""The command `refine estimate`: what judging a dataset will take, before it begins: calls, tokens and cost."""
 
 from __future__ import annotations
 

@@ -53,7 +53,8 @@ from refine.server.dialects.protocol import (
 )
 from refine.server.errors import ApiError, ClientGone, PassedBody, openai_error, read_body
 from refine.server.guards import Guards, ServedGuard
-from refine.server.observers import CONTENT_TYPE, LABELS_PATH, LabelRoute, Metrics
+from refine.server.metrics import CONTENT_TYPE, Metrics
+from refine.server.record import LABELS_PATH, LabelRoute
 from refine.server.service import (
     PREFIX,
     Client,

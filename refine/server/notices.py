@@ -15,7 +15,7 @@ from refine.promise import PromiseWatch
 from refine.server.assembly import secret_of
 from refine.server.config import ServerSettings, WebhookSettings
 from refine.server.guards import ServedGuard
-from refine.server.observers import Metrics
+from refine.server.metrics import Metrics
 from refine.server.service import ServedRequest
 from refine.webhooks import Webhook, outcome_data
 

@@ -35,17 +35,9 @@ from refine.server.dialects import CHAT, MESSAGES
 from refine.server.dialects.protocol import ApiDialect
 from refine.server.errors import ApiError
 from refine.server.guards import ServedGuard
+from refine.server.metrics import ACCESS_LOG, Metrics, Recording, log_request
 from refine.server.notices import describe_webhooks, make_notices, open_webhooks
-from refine.server.observers import (
-    ACCESS_LOG,
-    LabelRoute,
-    Metrics,
-    Recording,
-    choose_record,
-    log_request,
-    make_page,
-    open_guard_record,
-)
+from refine.server.record import LabelRoute, choose_record, make_page, open_guard_record
 from refine.server.service import GuardApp, Service
 from refine.server.uvicorn_private import GuardServer
 from refine.webhooks import Webhook

@@ -13,7 +13,7 @@ import pytest
 from judges import ConfigurationError
 from refine.record import DatabaseRecord
 from refine.server.config import load_settings
-from refine.server.observers import open_guard_record
+from refine.server.record import open_guard_record
 from tests.guarding import QUESTION, guarding, wait_until
 from tests.model_server import ModelServer, Reply, in_turn, serving
 
