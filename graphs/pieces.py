@@ -4,7 +4,8 @@ Blocks of Markdown come first: a fenced code block, a table, a display formula, 
 whole; only the text of paragraphs is split, into sentences. A piece ends where the next one begins, so that "3."
 may still become "3.5"; the white space between two pieces belongs to the second. Pieces joined are the answer,
 character for character, and they are the same however the answer was cut into chunks: each end of a piece depends
-on the text before it, and on the word after it, alone.
+on the text before it, and on the word after it, alone. They are judged in `piece_loop`, by what `piece_release`
+decides.
 """
 
 from __future__ import annotations
