@@ -1,8 +1,8 @@
 """The journal of a run: every finished call and every finished cell, appended as it comes.
 
 A cell is one row before one judge. A line of the journal is one JSON object: `{"cell": ROW, ...}` with a verdict,
-or `{"call": ROW, ...}` with a model's response, which is needed until all cells of its row are there. What is missing
-from it is found in `cells`; `evaluate` opens it to go on.
+or `{"call": ROW, ...}` with a model's response, which is needed until all cells of its row are there. What
+is missing from it is found in `cells`; `evaluate` opens it to go on.
 """
 
 from __future__ import annotations
