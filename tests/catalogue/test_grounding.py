@@ -15,7 +15,7 @@ from langchain_core.messages import AIMessage, ToolMessage
 
 from judges import ConfigurationError, Verdict, load
 from judges.catalogue.general.grounding import _citations_in
-from judges.catalogue.parts.text import quotations
+from judges.catalogue.ragas.faithfulness import _quoted_in
 from judges.models.providers.local_models import HHEM
 from judges.models.wrappers.wrapped import speaking
 from judges.testing import ScriptedModel
@@ -81,7 +81,7 @@ def judged(response: str, contexts: list[str] | None = QUOTED, **settings: Any) 
 )
 def test_quotations_are_found_once(text: str, found: tuple[str, ...]) -> None:
     """Outermost ones, none across lines, and no apostrophes."""
-    assert quotations(text) == found
+    assert _quoted_in(text) == found
 
 
 @for_every("text", ["'a " * 100_000, "“" * 150_000, '" ' * 150_000, "‘a" * 100_000, " 「 " * 100_000])
@@ -115,14 +115,14 @@ def test_a_very_long_answer_of_marks_is_read(text: str) -> None:
 )
 def test_quotations_are_found_in_the_marks_of_many_languages(text: str, found: list[str]) -> None:
     """Also mixed and nested ones; no inches, no apostrophes."""
-    assert list(quotations(text)) == found
+    assert list(_quoted_in(text)) == found
 
 
 @for_every("marks", ['"', "“", "«", "»", "'", "“«‹„", '"“', '„"', "' "])
 def test_a_very_long_row_of_marks_is_gone_through_once(marks: str) -> None:
     """What is opened and never closed is not looked for again and again, which would take minutes."""
     started = time.process_time()
-    assert len(quotations(marks * (300_000 // len(marks)))) <= 1
+    assert len(_quoted_in(marks * (300_000 // len(marks)))) <= 1
     assert time.process_time() - started < 5
 
 

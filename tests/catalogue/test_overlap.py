@@ -19,15 +19,12 @@ from judges import ConfigurationError, Verdict, as_judge, load, no_model_request
 from judges.catalogue.parts.similarity import cosine
 from judges.catalogue.parts.tables import table_in
 from judges.catalogue.parts.text import (
-    common_ends,
-    common_subsequence,
     count_characters,
     count_words,
-    normalize_text,
     strip_fence,
     tokens,
 )
-from judges.catalogue.ragas.overlap import _stem
+from judges.catalogue.ragas.overlap import _common_ends, _common_subsequence, _normalize_text, _stem
 from judges.errors import CannotJudge
 from judges.testing import ScriptedEmbeddings, ScriptedModel
 from tests.kit import asked
@@ -176,20 +173,20 @@ def test_words_and_characters_are_counted_apart() -> None:
 def test_the_longest_common_subsequence(one: str, other: str, length: int) -> None:
     """Exact, whatever the size of the blocks it is computed in."""
     for block in (1, 2, 3, 8192):
-        assert common_subsequence(list(one), list(other), block=block) == length
+        assert _common_subsequence(list(one), list(other), block=block) == length
 
 
 def test_common_ends_do_not_overlap() -> None:
     """What is common at the beginning is not counted again at the end."""
-    assert common_ends("aaa", "aa") == (2, 0)
-    assert common_ends("abxc", "abyc") == (2, 1)
+    assert _common_ends("aaa", "aa") == (2, 0)
+    assert _common_ends("abxc", "abyc") == (2, 1)
 
 
 def test_a_code_fence_is_taken_off() -> None:
     """Only where it is around the whole text."""
     assert strip_fence("```sql\nSELECT 1\n```") == "SELECT 1"
     assert strip_fence("see ```x```") == "see ```x```"
-    assert normalize_text(" a  b ", ["trim"]) == "a b"
+    assert _normalize_text(" a  b ", ["trim"]) == "a b"
 
 
 def test_texts_may_be_normalised_by_a_set() -> None:

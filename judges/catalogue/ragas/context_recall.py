@@ -22,7 +22,7 @@ from judges.catalogue.parts.claims import (
     verify_claims,
 )
 from judges.catalogue.parts.fields import contexts_in, question_of, reference_in
-from judges.catalogue.parts.similarity import DistanceMeasure, distance_of, nearest
+from judges.catalogue.parts.similarity import DistanceMeasure, distance_of
 from judges.catalogue.parts.text import EPSILON, average_precision, for_retriever, is_unspaced, sentences
 from judges.errors import CannotJudge, ConfigurationError
 from judges.prompting.prompts import Question, ReplySchema
@@ -192,7 +192,7 @@ class _ComparingContexts(ComputedMetric, pack="non_llm_contexts"):
 
     def _match(self, text: str, others: Sequence[str], *, above: bool = False) -> Verdict:
         """Return whether one of the others is similar enough: at least at the threshold, or above it."""
-        best = nearest(text, others, self._distance, least=self._minimum)
+        best = self._distance.nearest(text, others, least=self._minimum)
         alike = best is not None and (best > self._minimum if above else best >= self._minimum)
         figure = f"below {self._minimum}" if best is None else f"{best:.4f}"
         return Verdict.checked(alike, subject=text, rationale=f"best similarity {figure}")
