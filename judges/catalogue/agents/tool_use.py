@@ -11,7 +11,7 @@ from pydantic import Field, JsonValue, TypeAdapter, ValidationError
 from judges.catalogue.before_judging import arguments_schema
 from judges.catalogue.metric import ModelJudge, ModelSettings
 from judges.catalogue.parts.calls import key_of, render_call
-from judges.catalogue.parts.claims import bullets, in_order, one_each, reasons
+from judges.catalogue.parts.claims import in_order, listed_feedback, one_each, reasons
 from judges.catalogue.parts.fields import exchange_in, transcript
 from judges.catalogue.parts.questions import checked_text
 from judges.errors import CannotJudge, unfit
@@ -219,7 +219,7 @@ class ToolUse(ModelJudge, entry="tool_use", pack="tool_use"):
 
     def _faults(self, sample: Sample, items: Iterable[Verdict], fault: str) -> str:
         calls = dict.fromkeys(f"{item.subject} - {item.rationale}" for item in items if item.value == fault)
-        return self.say(fault, sample, calls=bullets(calls, longest=600)) if calls else ""
+        return listed_feedback(self, sample, {fault: calls}, "calls", longest=600)
 
 
 def _use(call: _MadeCall, use: _CallUse) -> Verdict:
@@ -300,7 +300,7 @@ class TaskCompletion(ModelJudge, entry="task_completion", pack="task_completion"
         open_steps = [
             f"{state.task}: {state.left.strip() or state.reason}" for state in states if state.verdict != "done"
         ]
-        advice = self.say("left", sample, tasks=bullets(open_steps, longest=600)) if open_steps else ""
+        advice = listed_feedback(self, sample, {"left": open_steps}, "tasks", longest=600)
         score = sum(_SCORES[state.verdict] for state in states) / len(states)
         return self.verdict(score, rationale=reasons(items), feedback=advice, items=items)
 

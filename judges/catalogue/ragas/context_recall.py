@@ -14,9 +14,9 @@ from judges.catalogue.metric import ComputedMetric, MetricSettings, ModelJudge, 
 from judges.catalogue.parts.claims import (
     CLAIMS,
     SUPPORT,
-    bullets,
     claims_in,
     failed_for_retriever,
+    listed_feedback,
     reasons,
     share,
     verify_claims,
@@ -219,7 +219,7 @@ class NonLLMContextPrecisionWithReference(
         items = tuple(self._match(one, references) for one in retrieved)
         score = average_precision([bool(one.passed) for one in items], epsilon=EPSILON if self.compat else 0.0)
         wrong = [f"{rank}. {one.subject}" for rank, one in enumerate(items, 1) if not one.passed]
-        advice = self.say("irrelevant", sample, contexts=bullets(wrong)) if wrong else ""
+        advice = listed_feedback(self, sample, {"irrelevant": wrong}, "contexts")
         feedback = for_retriever(self, sample, advice) if wrong else ""
         return self.verdict(score, rationale=_rationale(items), feedback=feedback, items=items)
 
@@ -275,7 +275,7 @@ class _ById(ComputedMetric, pack="id_based"):
         retrieved, expected = _retrieved_ids(sample), _expected_ids(sample)
         score = self.share(retrieved, expected)
         differences = {"missing": sorted(expected - retrieved), "surplus": sorted(retrieved - expected)}
-        advice = "\n".join(self.say(name, sample, ids=bullets(ids)) for name, ids in differences.items() if ids)
+        advice = listed_feedback(self, sample, differences, "ids")
         rationale = f"{len(retrieved & expected)} of {len(expected)} expected ids among {len(retrieved)} retrieved"
         feedback = for_retriever(self, sample, advice) if score < 1 else ""
         return self.verdict(score, rationale=rationale, feedback=feedback)

@@ -17,11 +17,11 @@ from judges.catalogue.parts.claims import (
     CLAIMS,
     SUPPORT,
     YesNo,
-    bullets,
     claims_in,
     claims_in_each,
     grounded_verdict,
     in_order,
+    listed_feedback,
     numbered_items,
     one_each,
     reasons,
@@ -155,7 +155,7 @@ class FaithfulnessWithHHEM(ModelJudge, entry="ragas.faithfulness_with_hhem", pac
         probabilities = yield from self._consistencies([(premise, one) for one in statements], sample)
         items = tuple(self._item(*pair) for pair in zip(statements, probabilities, strict=True))
         wrong = [item.subject for item in items if not item.passed]
-        feedback = self.say("unsupported", sample, claims=bullets(wrong)) if wrong else ""
+        feedback = listed_feedback(self, sample, {"unsupported": wrong}, "claims")
         return self.verdict(share(items), rationale=reasons(items), feedback=feedback, items=items)
 
     def _consistencies(self, pairs: list[tuple[str, str]], sample: Sample) -> Generator[Any, Any, list[float]]:
@@ -332,7 +332,7 @@ class QuotedSpansAlignment(ComputedMetric, entry="ragas.quoted_spans_alignment",
         occurs = self._as_ragas(sample) if self.compat else self._in_contexts(sample)
         items = tuple(Verdict.checked(occurs(span), subject=span) for span in spans)
         astray = [item.subject for item in items if not item.passed]
-        feedback = self.say("astray", sample, quotations=bullets(astray)) if astray else ""
+        feedback = listed_feedback(self, sample, {"astray": astray}, "quotations")
         return self.verdict(share(items), rationale=feedback, feedback=feedback, items=items)
 
     def _nothing_quoted(self) -> Verdict:
@@ -508,6 +508,4 @@ class NoiseSensitivity(ModelJudge, entry="ragas.noise_sensitivity", pack="noise_
 
     def _advice(self, sample: Sample, items: Sequence[Verdict]) -> str:
         wrong = {kind: [one.subject for one in items if one.value == kind] for kind in get_args(Origin)[1:]}
-        return "\n".join(
-            self.say(kind, sample, claims=bullets(claims)) for kind, claims in wrong.items() if claims
-        )
+        return listed_feedback(self, sample, wrong, "claims")
