@@ -289,6 +289,15 @@ def test_wrong_settings_say_what_is_right() -> None:
         ranking("x", prompt="?", allowed=1, model=model)
 
 
+def test_what_is_to_change_is_listed_at_length() -> None:
+    """A whole paragraph of advice reaches the generator; more is cut."""
+    for length, is_whole in ((500, True), (700, False)):
+        broken = {"number": 1, "reason": "r", "verdict": "broken", "change": "c" * length}
+        model = ScriptedModel([{"items": [broken]}])
+        verdict = load("instruction_following", model=model, instructions="Be brief.")(EIFFEL)
+        assert verdict.feedback.endswith("c" * length) is is_whole
+
+
 @for_every("pack", ["answer_accuracy", "context_relevance", "response_groundedness"])
 def test_the_graders_have_tasks_of_their_own(pack: str) -> None:
     """The questions are worded apart, in every language, that of the question, and each item says who gave it."""
