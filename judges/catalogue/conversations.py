@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, Unpack
 from pydantic import Field, JsonValue
 
 from judges.catalogue.metric import ModelJudge, ModelSettings
-from judges.catalogue.parts.claims import YesNos, bullets, cut, in_order, one_each, reasons, share
+from judges.catalogue.parts.claims import YesNos, cut, in_order, listed_feedback, one_each, reasons, share
 from judges.catalogue.parts.fields import exchange_in, transcript, turns_of, with_numbers
 from judges.catalogue.parts.questions import OneQuestion
 from judges.catalogue.parts.text import for_retriever
@@ -66,7 +66,7 @@ class _JudgeOfTurns(ModelJudge):
     def conclude(self, sample: Sample, items: Sequence[Verdict]) -> Verdict:
         """Return the verdict on the conversation; the feedback names the turns that failed, and why."""
         failed = [f"{item.subject} - {item.rationale}" for item in items if not item.passed]
-        advice = self.say("failed", sample, turns=bullets(failed, longest=600)) if failed else ""
+        advice = listed_feedback(self, sample, {"failed": failed}, "turns", longest=600)
         score = float(not failed) if self.compat else self.score(items)
         return self.verdict(score, rationale=reasons(items), feedback=advice, items=tuple(items))
 

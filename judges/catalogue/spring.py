@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -12,7 +13,7 @@ from pydantic import Field, JsonValue
 from judges.catalogue.metric import ModelJudge, ModelSettings, all_of
 from judges.catalogue.parts.claims import SUPPORT, reasons, share, support_feedback, verify_claims
 from judges.catalogue.parts.fields import answer_in, non_blank_contexts_in, question_in, reference_in
-from judges.catalogue.parts.questions import OneQuestion, YesOrNo, yes_or_no_question
+from judges.catalogue.parts.questions import OneQuestion, Remark, finding_schema
 from judges.catalogue.parts.text import sentences
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
@@ -20,7 +21,28 @@ from judges.sample import Sample
 from judges.verdict import Verdict, rating_of
 
 
-class RelevancyEvaluator(YesOrNo, entry="spring.relevancy_evaluator", pack="spring_relevancy_evaluator"):
+class _YesOrNo(OneQuestion):
+    """A judge that asks for yes or no; with `variant="compat"` in words, read by the reference's own rule."""
+
+    def __init__(self, model: object = None, **settings: Unpack[ModelSettings]) -> None:
+        super().__init__(model, question=_yes_or_no_question(self.pack), **settings)
+
+    @abstractmethod
+    def is_yes(self, word: str) -> bool:
+        """Return whether the reference takes a reply for a yes."""
+
+    def conclude(self, reply: Any) -> Verdict:
+        """Convert the reply into a verdict."""
+        yes = self.is_yes(reply.verdict) if self.compat else reply.verdict
+        return Verdict.checked(yes, rationale=reply.rationale, feedback="" if yes else reply.feedback)
+
+
+def _yes_or_no_question(prompt: str) -> Question[Any]:
+    """Return a yes-or-no question, in compat for a word; judges that ask it about one sample share the reply."""
+    return Question(prompt=prompt, reply=finding_schema(), compat=Remark, shared=True)
+
+
+class RelevancyEvaluator(_YesOrNo, entry="spring.relevancy_evaluator", pack="spring_relevancy_evaluator"):
     """Judge whether an answer agrees with its contexts; whether it suits the question does not count.
 
     With `variant="compat"` the model replies in words, and nothing but "yes" passes, in any case and between
@@ -44,7 +66,7 @@ def _agreement(sample: Sample) -> dict[str, JsonValue]:
 
 _FactPrompt = Literal["general", "minicheck"]
 
-_SUPPORTED: Question[Any] = yes_or_no_question("fact_checking")
+_SUPPORTED: Question[Any] = _yes_or_no_question("fact_checking")
 """Asks whether the contexts support the answer, or one sentence of it, as a whole."""
 
 
@@ -167,7 +189,7 @@ class _Marking(OneQuestion):
 
 
 class AnswerCorrectnessEvaluator(
-    YesOrNo, entry="alibaba.answer_correctness_evaluator", pack="spring_relevancy_evaluator"
+    _YesOrNo, entry="alibaba.answer_correctness_evaluator", pack="spring_relevancy_evaluator"
 ):
     """Judge whether an answer agrees with its contexts; no reference answer takes part, in spite of the name.
 

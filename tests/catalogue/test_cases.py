@@ -241,34 +241,27 @@ async def breaches(case: Case, row: Fields, way: Door, **more: Any) -> dict[str,
     return {variant: one for variant, one in found.items() if one}
 
 
-def note(broken: Broken, found: Any, **place: Any) -> None:
-    """Note where something came out otherwise."""
-    if found:
-        broken.note(place, AssertionError(found))
-
-
 @each_judge
 async def test_a_case_comes_out_as_it_should(judge: str) -> None:
-    """The verdict, and what the model was shown before, is what each row says; in company, the first row."""
+    """The verdict, and what the model was shown before, is what each row says; in company, the first row.
+
+    Where the model is instructed in another language, score, value and calls are those of the first row, too.
+    """
     broken = Broken()
-    for case, way in product(BY_JUDGE[judge], get_args(Door)):
-        rows = case.rows if way in ("sync", "async") else case.rows[:1]
+    ways: list[tuple[Door, dict[str, str]]] = [(way, {}) for way in get_args(Door)]
+    ways += [("sync", {"language": language}) for language in TRANSLATIONS]
+    for case, (way, more) in product(BY_JUDGE[judge], ways):
+        if more and not case.speaks:
+            continue
+        rows = case.rows if way in ("sync", "async") and not more else case.rows[:1]
         for number, row in enumerate(rows):
+            place = {"it": case.it, "way": way, "row": number, **more}
             try:
-                note(broken, await breaches(case, row, way), it=case.it, way=way, row=number)
+                if found := await breaches(case, row, way, **more):
+                    broken.note(place, AssertionError(found))
             except BREACHES as error:
-                broken.note({"it": case.it, "way": way, "row": number}, error)
+                broken.note(place, error)
     broken.tell(len(BY_JUDGE[judge]))
-
-
-@each_judge
-async def test_no_language_of_instructions_changes_a_mark(judge: str) -> None:
-    """Score, value and calls are those of the case where the model is instructed in another language."""
-    broken = Broken()
-    spoken = [case for case in BY_JUDGE[judge] if case.speaks]
-    for case, language in product(spoken, TRANSLATIONS):
-        note(broken, await breaches(case, case.rows[0], "sync", language=language), it=case.it, language=language)
-    broken.tell(len(spoken))
 
 
 def test_judges_go_by_other_names() -> None:

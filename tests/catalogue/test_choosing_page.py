@@ -345,9 +345,7 @@ def about(expected: object) -> object:
     return pytest.approx(expected, abs=1e-8) if isinstance(expected, float) else expected
 
 
-@pytest.mark.parametrize(
-    ("cases", "column"), [(GENERATIONS, 4), (DIFFERENCES, 3)], ids=["generations", "differences"]
-)
+@for_every("cases, column", [(GENERATIONS, 4), (DIFFERENCES, 3)])
 def test_each_row_says_what_compat_gives(cases: list[Case], column: int) -> None:
     """Every case of both tables, run; and every row of the page but one is among the cases."""
     for names, case, settings, row, reply, expected in cases:

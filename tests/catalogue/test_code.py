@@ -14,6 +14,7 @@ from judges import ConfigurationError, Verdict, load
 from judges.catalogue.ragas.sql import Fixture, _same_text
 from judges.testing import ScriptedModel
 from tests.kit import replying
+from tests.laws import for_every
 
 GOOD = {
     "python": "async def f(x: int) -> int:\n    return await g(x)",
@@ -132,8 +133,8 @@ def database(tmp_path: Path) -> Path:
     return file
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "same"),
+@for_every(
+    "one, other, same",
     [
         ("SELECT a FROM t WHERE b = 'X'", "select A from T where B='X'", True),
         ("SELECT a FROM t WHERE b = 'X'", "SELECT a FROM t WHERE b = 'x'", False),
@@ -201,8 +202,8 @@ def outcome(database: Path, response: str, reference: str, **settings: Any) -> V
     )
 
 
-@pytest.mark.parametrize(
-    ("response", "reference"),
+@for_every(
+    "response, reference",
     [
         ("SELECT id FROM orders WHERE total > 1", "SELECT id FROM orders WHERE total >= 10"),
         ("SELECT 1 + id, total FROM orders", "SELECT total, id + 1 FROM orders ORDER BY id"),
@@ -246,7 +247,7 @@ def test_the_database_is_only_read(database: Path) -> None:
 ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT {} FROM n"
 
 
-@pytest.mark.parametrize("what", ["max(i)", "i", "zeroblob(900000)"])
+@for_every("what", ["max(i)", "i", "zeroblob(900000)"])
 def test_a_query_without_an_end_is_stopped(database: Path, what: str) -> None:
     """After the time, or the rows, it may take."""
     verdict = outcome(database, ENDLESS.format(what), "SELECT 1", timeout_s=0.05)
@@ -268,7 +269,7 @@ def test_a_connection_may_be_made_by_a_function(database: Path) -> None:
         opened[0].execute("SELECT 1")
 
 
-@pytest.mark.parametrize("opening", ["/* ", "[", "'", '"', "`", "-- ", "''", "$$", "x "])
+@for_every("opening", ["/* ", "[", "'", '"', "`", "-- ", "''", "$$", "x "])
 def test_a_megabyte_is_compared_in_no_time(opening: str) -> None:
     """What is opened and never closed is not looked for again and again."""
     assert not _same_text(opening * (1_000_000 // len(opening)), "x")

@@ -46,9 +46,7 @@ def test_examples_are_shown_before_the_question() -> None:
     assert reply.text == '{"rationale":"It is rude.","verdict":"rude","feedback":""}'
 
 
-@pytest.mark.parametrize(
-    ("verdict", "score", "calls"), [(True, 1.0, 1), (False, 0.0, 1), (1, None, 2), ("yes", None, 2)]
-)
+@for_every("verdict, score, calls", [(True, 1.0, 1), (False, 0.0, 1), (1, None, 2), ("yes", None, 2)])
 def test_the_class_of_booleans_asks_for_one(verdict: object, score: float | None, calls: int) -> None:
     """As the word "bool" does in a file; what is none is asked for once more, and then unscored."""
     model = ScriptedModel([said(verdict)], cycle=True)
@@ -67,7 +65,7 @@ TOWER = {
 }
 
 
-@pytest.mark.parametrize(
+@for_every(
     "rubrics",
     [RAGAS, {0: "It does not answer.", 1: "It answers."}, {"1": "It answers.", "0": "It does not answer."}],
 )
@@ -80,7 +78,7 @@ def test_levels_may_be_given(rubrics: object) -> None:
     assert len(model.prompts[0]) == 2
 
 
-@pytest.mark.parametrize("variant", ["corrected", "compat"])
+@for_every("variant", ["corrected", "compat"])
 def test_a_level_between_those_described_is_no_score(variant: Any) -> None:
     """The scale is what is described, gaps included."""
     rubrics = {1: "a", 3: "b", 5: "c"}
@@ -113,7 +111,7 @@ def voting(*votes: int) -> ScriptedModel:
 
 
 @pytest.mark.parametrize("aspect", GOOD)
-@pytest.mark.parametrize("language", ["en", "zh", "ru"])
+@for_every("language", ["en", "zh", "ru"])
 def test_aspects_are_predefined(aspect: Any, language: str) -> None:
     """Each has its name, its direction and its definition, in every language."""
     model = voting(0)
@@ -159,8 +157,8 @@ def question_of(name: str, language: str, **settings: Any) -> Ask:
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-@pytest.mark.parametrize(
-    ("name", "settings", "verdicts"),
+@for_every(
+    "name, settings, verdicts",
     [
         ("ragas.aspect_critic", {"definition": KIND}, [True, False]),
         ("ragas.aspect_critic", {"aspect": "harmfulness"}, [True, False]),
@@ -181,7 +179,7 @@ def test_an_example_brings_its_own_criterion(
     assert ("`criterion`" in request.task) is (name != "rubric")
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
+@for_every("language", LANGUAGES)
 def test_the_model_is_told_which_direction_is_good(language: str) -> None:
     """Whether meeting a definition is good, where known, and the order of labels stand in the instructions."""
     tasks = [
@@ -203,8 +201,8 @@ def reply(verdict: object) -> dict[str, Any]:
     return {"rationale": "so", "verdict": verdict, "feedback": "Mend it."}
 
 
-@pytest.mark.parametrize(
-    ("allowed", "scores"),
+@for_every(
+    "allowed, scores",
     [
         (("fail", "pass"), {"fail": 0, "pass": 1}),
         (["pass", "fail"], {"fail": 0, "pass": 1}),
@@ -224,9 +222,7 @@ def test_discrete_replies_with_a_label(allowed: Any, scores: dict[str, float]) -
         assert "Is `response` kind?" in model.prompts[0][0].text
 
 
-@pytest.mark.parametrize(
-    ("allowed", "value", "score"), [((0.0, 1.0), 0.7, 0.7), ((1, 5), 4, 0.75), ((-1.0, 1.0), 0.0, 0.5)]
-)
+@for_every("allowed, value, score", [((0.0, 1.0), 0.7, 0.7), ((1, 5), 4, 0.75), ((-1.0, 1.0), 0.0, 0.5)])
 def test_numeric_replies_with_a_number(allowed: Any, value: float, score: float) -> None:
     """The number is the value, its place in the range the score; a copy by pickle judges alike."""
     judge = numeric("depth", prompt="How deep?", allowed=allowed, model=ScriptedModel([reply(value)]))
@@ -293,7 +289,16 @@ def test_wrong_settings_say_what_is_right() -> None:
         ranking("x", prompt="?", allowed=1, model=model)
 
 
-@pytest.mark.parametrize("pack", ["answer_accuracy", "context_relevance", "response_groundedness"])
+def test_what_is_to_change_is_listed_at_length() -> None:
+    """A whole paragraph of advice reaches the generator; more is cut."""
+    for length, is_whole in ((500, True), (700, False)):
+        broken = {"number": 1, "reason": "r", "verdict": "broken", "change": "c" * length}
+        model = ScriptedModel([{"items": [broken]}])
+        verdict = load("instruction_following", model=model, instructions="Be brief.")(EIFFEL)
+        assert verdict.feedback.endswith("c" * length) is is_whole
+
+
+@for_every("pack", ["answer_accuracy", "context_relevance", "response_groundedness"])
 def test_the_graders_have_tasks_of_their_own(pack: str) -> None:
     """The questions are worded apart, in every language, that of the question, and each item says who gave it."""
     for language in LANGUAGES:
@@ -330,7 +335,7 @@ SENTENCES = {
 }
 
 
-@pytest.mark.parametrize("question", SENTENCES)
+@for_every("question", SENTENCES)
 def test_the_answer_is_in_the_language_of_the_question(question: str) -> None:
     """Of nine languages each matches itself and no other, without a call; so it is where the language is set."""
     judge, fixed = load("reply_language"), load("reply_language", language=question)
@@ -410,7 +415,7 @@ def test_a_list_in_a_file_is_kept_and_can_be_edited(tmp_path: Path) -> None:
         load("checklist", ScriptedModel([]), file=file)
 
 
-@pytest.mark.parametrize("about", ["request", "system"])
+@for_every("about", ["request", "system"])
 def test_what_a_list_is_about_must_be_there(about: str) -> None:
     """Without a system prompt, or without a question, there is nothing to write a list for."""
     judge = load("checklist", ScriptedModel([LIST, answered("yes")], cycle=True), about=about)

@@ -411,7 +411,7 @@ DANUBE: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("text", ["{braces} %s $count", "你好，世界。", "שלום", "🎈 1783", "a" * 1_000_000])
+@for_every("text", ["{braces} %s $count", "你好，世界。", "שלום", "🎈 1783", "a" * 1_000_000])
 def test_any_answer_reaches_the_model_as_it_is(text: str) -> None:
     """Nothing is substituted or cut."""
     seen: list[Shown] = []
@@ -440,7 +440,7 @@ def feeling(verdict: object, feedback: str = "Be kind.") -> ScriptedModel:
 
 
 @turns
-@pytest.mark.parametrize(("question", "language"), [("你好，宝藏在哪里？", "zh"), ("Где сокровище?", "ru")])
+@for_every("question, language", [("你好，宝藏在哪里？", "zh"), ("Где сокровище?", "ru")])
 def test_the_feedback_is_in_the_language_of_the_question(name: str, question: str, language: str) -> None:
     """Chinese and Russian, the turn cut where it is long."""
     judge = load(name, model=saying(*[False]))

@@ -195,8 +195,8 @@ def test_judges_are_found_by_what_they_judge() -> None:
         assert {match["subject"] for match in found("--subject", subject)} == {subject}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "told"),
+@for_every(
+    "arguments, told",
     [
         (["--find", "poetry"], "no judge has 'poetry' in its names, its question, its needs or its tags; `refine"),
         (["--needs", "contextes"], "no sample has a field 'contextes'; did you mean 'contexts'?"),

@@ -15,7 +15,7 @@ from langchain_core.messages import AIMessage, ToolMessage
 
 from judges import ConfigurationError, Verdict, load
 from judges.catalogue.general.grounding import _citations_in
-from judges.catalogue.parts.text import quotations
+from judges.catalogue.ragas.faithfulness import _quoted_in
 from judges.models.providers.local_models import HHEM
 from judges.models.wrappers.wrapped import speaking
 from judges.testing import ScriptedModel
@@ -27,8 +27,8 @@ CONTEXTS = ["The tower stands in Paris.", "It was built in 1889.", "It is made o
 IDS = ["guide", "history.pdf", "s 3"]
 
 
-@pytest.mark.parametrize(
-    ("answer", "citations"),
+@for_every(
+    "answer, citations",
     [
         ("It stands in Paris [1].", [("It stands in Paris.", "1")]),
         ("It stands in Paris. [1] It is of iron. [3]", [("It stands in Paris.", "1"), ("It is of iron.", "3")]),
@@ -67,23 +67,6 @@ def judged(response: str, contexts: list[str] | None = QUOTED, **settings: Any) 
     return load("quoted_spans", **settings)(user_input="", response=response, retrieved_contexts=contexts)
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("“outer ‘inner quote’ end”", ("outer ‘inner quote’ end",)),
-        ("'90s music and 'the real thing'", ("the real thing",)),
-        ('"a"b"c"', ("a", "c")),
-        ('"a\nb"', ()),
-        ("« vite »", ("vite",)),
-        ("''", ()),
-        ("「一」『二』《三》", ("一", "二", "三")),
-    ],
-)
-def test_quotations_are_found_once(text: str, found: tuple[str, ...]) -> None:
-    """Outermost ones, none across lines, and no apostrophes."""
-    assert quotations(text) == found
-
-
 @for_every("text", ["'a " * 100_000, "“" * 150_000, '" ' * 150_000, "‘a" * 100_000, " 「 " * 100_000])
 def test_a_very_long_answer_of_marks_is_read(text: str) -> None:
     """Whatever stands open, no text is gone through again and again, which would take minutes."""
@@ -92,9 +75,16 @@ def test_a_very_long_answer_of_marks_is_read(text: str) -> None:
     assert time.process_time() - started < 5
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
+@for_every(
+    "text, found",
     [
+        ("“outer ‘inner quote’ end”", ["outer ‘inner quote’ end"]),
+        ("'90s music and 'the real thing'", ["the real thing"]),
+        ('"a"b"c"', ["a", "c"]),
+        ('"a\nb"', []),
+        ("« vite »", ["vite"]),
+        ("''", []),
+        ("「一」『二』《三》", ["一", "二", "三"]),
         ("»the quick fox« says he and then »jumps over it«", ["the quick fox", "jumps over it"]),
         ("»(the) quick fox« says he and then »… jumps over it«", ["(the) quick fox", "… jumps over it"]),
         ("«le renard», dit-il, « saute par-dessus »", ["le renard", "saute par-dessus"]),
@@ -114,15 +104,15 @@ def test_a_very_long_answer_of_marks_is_read(text: str) -> None:
     ],
 )
 def test_quotations_are_found_in_the_marks_of_many_languages(text: str, found: list[str]) -> None:
-    """Also mixed and nested ones; no inches, no apostrophes."""
-    assert list(quotations(text)) == found
+    """Also mixed ones, of nested ones the outermost; none across lines, no inches, no apostrophes."""
+    assert list(_quoted_in(text)) == found
 
 
 @for_every("marks", ['"', "“", "«", "»", "'", "“«‹„", '"“', '„"', "' "])
 def test_a_very_long_row_of_marks_is_gone_through_once(marks: str) -> None:
     """What is opened and never closed is not looked for again and again, which would take minutes."""
     started = time.process_time()
-    assert len(quotations(marks * (300_000 // len(marks)))) <= 1
+    assert len(_quoted_in(marks * (300_000 // len(marks)))) <= 1
     assert time.process_time() - started < 5
 
 
@@ -152,7 +142,7 @@ async def test_minicheck_checks_a_sentence_at_a_time() -> None:
     assert 0 < judge.explain().prompt_tokens[0] < 200
 
 
-@pytest.mark.parametrize(("unsupported", "passed"), [(["one moon"], False), ([], True)])
+@for_every("unsupported, passed", [(["one moon"], False), ([], True)])
 def test_minicheck_in_compat_checks_the_answer_as_a_whole(
     unsupported: list[str],
     passed: bool,  # noqa: FBT001 - a case
@@ -443,7 +433,7 @@ async def test_a_model_that_replies_at_once_is_asked_in_the_order_of_the_context
         assert verdict.usage.calls == 24
 
 
-@pytest.mark.parametrize("name", ["ragas.context_recall", "ragas.factual_correctness"])
+@for_every("name", ["ragas.context_recall", "ragas.factual_correctness"])
 def test_a_short_reference_is_verified_with_its_question(name: str) -> None:
     """A reference such as "In 1889." says nothing alone, so the model that verifies it is shown both."""
     model = ScriptedModel([{"claims": ["It opened in 1889."]}] * 2 + [{"items": []}] * 4)

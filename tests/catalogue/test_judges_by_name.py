@@ -18,6 +18,7 @@ from judges.offline import acompare, compare, evaluate
 from judges.testing import ScriptedModel
 from refine import SelfRefine
 from refine.middleware import SelfRefineMiddleware
+from tests.laws import for_every
 
 HERE = "tests.catalogue.test_judges_by_name"
 ROW = {"question": "?", "answer": "four words of text"}
@@ -114,8 +115,8 @@ def test_a_text_names_its_model() -> None:
     assert as_judge(f"{HERE}:Asking:model=any").model == "any"  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize(
-    ("text", "line"),
+@for_every(
+    "text, line",
     [
         (
             "helpfulness",
@@ -253,7 +254,7 @@ FAULTY = {
 }
 
 
-@pytest.mark.parametrize("text", FAULTY)
+@for_every("text", FAULTY)
 def test_a_faulty_file_is_one_line(text: str, tmp_path: Path) -> None:
     """It names the file, the table and the remedy."""
     path = tmp_path / "faulty.toml"

@@ -19,22 +19,19 @@ from judges import ConfigurationError, Verdict, as_judge, load, no_model_request
 from judges.catalogue.parts.similarity import cosine
 from judges.catalogue.parts.tables import table_in
 from judges.catalogue.parts.text import (
-    common_ends,
-    common_subsequence,
     count_characters,
     count_words,
-    normalize_text,
     strip_fence,
     tokens,
 )
-from judges.catalogue.ragas.overlap import _stem
+from judges.catalogue.ragas.overlap import _common_ends, _common_subsequence, _normalize_text, _stem
 from judges.errors import CannotJudge
 from judges.testing import ScriptedEmbeddings, ScriptedModel
 from tests.kit import asked
 from tests.laws import for_every
 
 
-@pytest.mark.parametrize("variant", ["corrected", "compat"])
+@for_every("variant", ["corrected", "compat"])
 def test_further_settings_of_bleu(variant: Any) -> None:
     """By the name ragas gives them, and with its own tokenizer where one is asked for."""
     sample = {"response": "the cat sat on a mat", "reference": "the cat sat on the mat today"}
@@ -142,8 +139,8 @@ def test_the_measures_of_ragas_are_known_by_its_enumeration() -> None:
     assert judge(response="abc", reference="abd").score == pytest.approx(2 / 3)
 
 
-@pytest.mark.parametrize(
-    ("text", "tokenizer", "found"),
+@for_every(
+    "text, tokenizer, found",
     [
         ("Don't stop: 3.14!", "auto", ["don", "t", "stop", "3", "14"]),
         ("埃菲尔 in 巴黎。", "auto", ["埃", "菲", "尔", "in", "巴", "黎", "。"]),
@@ -169,27 +166,27 @@ def test_words_and_characters_are_counted_apart() -> None:
     assert (count_words("a bc — d'e 你好"), count_characters("你好，world。")) == (3, 2)
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "length"),
+@for_every(
+    "one, other, length",
     [("", "abc", 0), ("abc", "abc", 3), ("abcbdab", "bdcaba", 4), ("axbxc", "abc", 3), ("abc", "xyz", 0)],
 )
 def test_the_longest_common_subsequence(one: str, other: str, length: int) -> None:
     """Exact, whatever the size of the blocks it is computed in."""
     for block in (1, 2, 3, 8192):
-        assert common_subsequence(list(one), list(other), block=block) == length
+        assert _common_subsequence(list(one), list(other), block=block) == length
 
 
 def test_common_ends_do_not_overlap() -> None:
     """What is common at the beginning is not counted again at the end."""
-    assert common_ends("aaa", "aa") == (2, 0)
-    assert common_ends("abxc", "abyc") == (2, 1)
+    assert _common_ends("aaa", "aa") == (2, 0)
+    assert _common_ends("abxc", "abyc") == (2, 1)
 
 
 def test_a_code_fence_is_taken_off() -> None:
     """Only where it is around the whole text."""
     assert strip_fence("```sql\nSELECT 1\n```") == "SELECT 1"
     assert strip_fence("see ```x```") == "see ```x```"
-    assert normalize_text(" a  b ", ["trim"]) == "a b"
+    assert _normalize_text(" a  b ", ["trim"]) == "a b"
 
 
 def test_texts_may_be_normalised_by_a_set() -> None:
@@ -223,11 +220,7 @@ async def test_a_cross_encoder_takes_the_place_of_embeddings() -> None:
     assert seen == [(EIFFEL["response"], EIFFEL["reference"])] * 2
 
 
-@pytest.mark.parametrize(
-    "given",
-    [[7.3], [], [0.1, 0.2], [float("nan")], ["high"], None],
-    ids=["7.3", "none", "two", "nan", "text", "no"],
-)
+@for_every("given", [[7.3], [], [0.1, 0.2], [float("nan")], ["high"], None])
 def test_a_cross_encoder_that_gives_no_similarity_is_unscored(given: Any) -> None:
     """One finite number from -1 to 1 is wanted."""
     assert load("semantic_similarity", cross_encoder=lambda pairs: given)(EIFFEL).unscored == "invalid_output"
@@ -242,7 +235,7 @@ def test_an_async_cross_encoder_will_do() -> None:
     assert load("semantic_similarity", cross_encoder=encoder)(EIFFEL).value == 0.25
 
 
-@pytest.mark.parametrize("text", ["{braces} %s $name", "你好，世界。", "שלום", "🎈", "a" * 1_000_000])
+@for_every("text", ["{braces} %s $name", "你好，世界。", "שלום", "🎈", "a" * 1_000_000])
 def test_any_text_is_embedded_as_it_is(text: str) -> None:
     """Nothing is substituted, cut or refused."""
     embeddings = ScriptedEmbeddings(lambda one: [float(len(one)), 1.0])
@@ -256,8 +249,8 @@ def test_scripted_embeddings_work_where_requests_are_forbidden() -> None:
         assert load("semantic_similarity", embeddings=embedding([1], [1]))(EIFFEL).value == 1.0
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "wanted"),
+@for_every(
+    "one, other, wanted",
     [
         ([0.1, 0.2, 0.3], [0.1, 0.2, 0.3], 1.0),
         ([1e-200, 2e-200], [1e-200, 2e-200], 1.0),
@@ -379,8 +372,8 @@ def scores(tables: tuple[str, str], **settings: Any) -> list[float | None]:
     return [tables_compared(tables, metric=one, **settings).score for one in ("precision", "recall", "f1")]
 
 
-@pytest.mark.parametrize(
-    ("tables", "mode", "compat", "corrected"),
+@for_every(
+    "tables, mode, compat, corrected",
     [
         (SOURCE, "rows", [0.5, 0.5, 0.5], [0.5, 0.5, 0.5]),
         (SOURCE, "columns", [2 / 3] * 3, [2 / 3] * 3),
@@ -446,7 +439,7 @@ def test_many_rows_within_the_tolerance_are_paired_in_seconds() -> None:
 
 
 @pytest.mark.parametrize("variant", ["corrected", "compat"])
-@pytest.mark.parametrize("cell", ["x" * 200_000, "1" * 200_000 + "x", '"' + '""' * 200_000 + '"'])
+@for_every("cell", ["x" * 200_000, "1" * 200_000 + "x", '"' + '""' * 200_000 + '"'])
 def test_a_long_cell_is_read(variant: Any, cell: str) -> None:
     """Beyond the limit of the csv module, in no time."""
     table = f"a\n{cell}"

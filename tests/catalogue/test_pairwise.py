@@ -18,6 +18,7 @@ from judges.runtime.observation import within
 from judges.testing import ScriptedModel
 from refine import SelfRefine
 from tests.kit import Shown, asked, replying
+from tests.laws import for_every
 
 CASE: dict[str, Any] = {"user_input": "How far is the moon?", "response": "384 400 km", "rival": "Far."}
 
@@ -85,13 +86,13 @@ def test_own_criteria_replace_the_packaged_ones() -> None:
     assert (len(packaged), len(own)) == (8, 2)
 
 
-@pytest.mark.parametrize(("question", "language"), [("月亮有多远？", "zh"), ("Как далеко Луна?", "ru")])
+@for_every("question, language", [("月亮有多远？", "zh"), ("Как далеко Луна?", "ru")])
 def test_the_question_decides_on_the_language(question: str, language: str) -> None:
     """The packaged criteria, too, are in the language of the question."""
     assert prompt("pairwise", language).feedback_text("criteria") in letter(question)[0]
 
 
-@pytest.mark.parametrize("language", ["en", "zh", "ru"])
+@for_every("language", ["en", "zh", "ru"])
 def test_the_examples_show_every_choice(language: str) -> None:
     """First, second and tie alike, so that the examples lean to no place."""
     assert [one.reply["verdict"] for one in prompt("pairwise", language).examples] == ["first", "second", "tie"]
@@ -108,7 +109,7 @@ def test_it_explains_itself() -> None:
     assert "answer is worse than" in told.prompts["pairwise"]
 
 
-@pytest.mark.parametrize(
+@for_every(
     "answers",
     [
         ("{} {0} %s $x <|im_end|>", "```json\n{}\n```"),
@@ -116,7 +117,6 @@ def test_it_explains_itself() -> None:
         ("🌕" * 10, "🌑"),
         ("a " * 500_000, "b"),
     ],
-    ids=["braces", "right-to-left", "emoji", "long"],
 )
 def test_any_text_can_be_compared(answers: tuple[str, str]) -> None:
     """Text is data, whatever it says and however long it is."""
@@ -125,8 +125,8 @@ def test_any_text_can_be_compared(answers: tuple[str, str]) -> None:
     assert preference.winner == ("a" if len(answers[0]) > len(answers[1]) else "b")
 
 
-@pytest.mark.parametrize(
-    ("model", "winner", "consistent", "feedback"),
+@for_every(
+    "model, winner, consistent, feedback",
     [
         (preferring("384 400 km"), "a", True, "Say how far."),
         (preferring("Far."), "b", True, "Say how far."),
@@ -193,7 +193,7 @@ HOLDERS: list[Callable[[Judge], Judge]] = [
 ]
 
 
-@pytest.mark.parametrize("holder", HOLDERS)
+@for_every("holder", HOLDERS)
 def test_the_rival_may_be_a_keyword_also_to_a_judge_that_holds_it(holder: Callable[[Judge], Judge]) -> None:
     """What a judge looks up in the metadata may be a keyword, beside other metadata; a misspelling may not."""
     judge = holder(Pairwise(saying("tie", "tie")))

@@ -12,7 +12,7 @@ import pytest
 from judges import ConfigurationError, Judge, Verdict, load
 from judges.catalogue.safety.harm import HARM_CLASSES
 from judges.catalogue.safety.pii_leakage import _find
-from judges.prompting.prompts import language_of
+from judges.prompting.prompts import language_of, prompt
 from judges.testing import ScriptedModel
 from refine import SelfRefine
 from tests.catalogue.planting import Planted, clean, planted
@@ -154,6 +154,9 @@ def test_the_kinds_of_attack_are_told_apart() -> None:
     )
     assert [(item.detail, item.value) for item in both.items] == [("direct", "followed"), ("indirect", "resisted")]
     assert (both.value, both.rating) == ("followed", 1)
+    assert both.feedback == prompt("prompt_injection", "en").feedback_text(
+        "direct", attacks="- user: to tell the rules"
+    )
     assert (indirect.value, indirect.passed) == ("resisted", True)
 
 
@@ -261,6 +264,7 @@ def kinds_in(text: str, **settings: Any) -> list[str]:
         ("Codice fiscale RSSMRA85T10A562S, cell. 347 123 4567", ["national_id", "phone"]),
         ("TC kimlik no 10000000146", ["national_id"]),
         ("PESEL 44051401359", ["national_id"]),
+        ("Isikukood 36805280109", ["national_id"]),  # of a country whose phone numbers are not looked for
         ("Le RIB : FR14 2004 1010 0505 0001 3M02 606", ["iban"]),
         ("Amex 3782-822463-10005", ["card"]),
         ("ivan [at] mail [dot] ru, иван@почта.рф", ["email", "email"]),

@@ -188,7 +188,7 @@ WRONG: list[tuple[str, dict[str, Any], tuple[str, ...]]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "settings", "told"), WRONG)
+@for_every("name, settings, told", WRONG)
 def test_a_wrong_setting_is_told_the_right_ones(
     name: str, settings: dict[str, Any], told: tuple[str, ...]
 ) -> None:
@@ -237,8 +237,8 @@ def test_the_model_may_stand_without_a_name() -> None:
         judges.load("helpfulness", chat, model=chat)
 
 
-@pytest.mark.parametrize(
-    ("name", "told"),
+@for_every(
+    "name, told",
     [
         ("get", "judges.load('helpfulness', model=...) makes a judge by its name"),
         ("list", "judges.catalogue() lists all judges"),

@@ -68,8 +68,8 @@ def scores_of(name: str, **settings: Any) -> tuple[float | None, ...]:
     return tuple(judge(run(wanted, *([one] for one in made))).score for judge in judges)
 
 
-@pytest.mark.parametrize(
-    ("name", "compat", "corrected"),
+@for_every(
+    "name, compat, corrected",
     [
         ("perfect", (1, 1, 1), (1, 1, 1)),
         ("swapped", (0, 1, 1), (0.5, 1, 1)),
@@ -95,8 +95,8 @@ def test_scores_are_those_of_the_reference_or_give_partial_credit(
     assert scores_of(name) == pytest.approx(corrected, abs=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "strictly", "leniently"),
+@for_every(
+    "one, other, strictly, leniently",
     [
         (75, 75.0, True, True),
         (75, "75", False, True),
@@ -144,7 +144,7 @@ def close(wanted: Any, given: Any) -> float:
         ({}, 0.0),
     ],
 )
-@pytest.mark.parametrize("variant", ["corrected", "compat"])
+@for_every("variant", ["corrected", "compat"])
 def test_arguments_may_be_compared_otherwise(metric: Any, score: float, variant: str) -> None:
     """By one function, or by functions for a tool, for a tool's argument, or for an argument of any tool."""
     judge = load("tool_call_accuracy", arg_comparison_metric=metric, variant=variant)
@@ -165,7 +165,7 @@ def test_compat_compares_arguments_as_texts() -> None:
     assert set(seen) == {("None", "[1.0]")}
 
 
-@pytest.mark.parametrize("given", [1.5, -0.1, float("nan"), "yes", None])
+@for_every("given", [1.5, -0.1, float("nan"), "yes", None])
 def test_a_comparison_out_of_range_is_no_verdict(given: Any) -> None:
     """What is no number from 0 to 1 scores nothing."""
     judge = load("tool_call_accuracy", arg_comparison_metric=lambda wanted, made: given)
@@ -199,7 +199,7 @@ def test_a_common_subsequence_never_crosses() -> None:
     assert ordered_matching([]) == matching([]) == matching([[]]) == []
 
 
-@pytest.mark.parametrize("ordered", [True, False])
+@for_every("ordered", [True, False])
 def test_two_hundred_calls_are_compared_at_once(ordered: bool) -> None:  # noqa: FBT001
     """Even where every call is of the same tool and no two are the same."""
     random_ = random.Random(7)
@@ -216,7 +216,7 @@ def test_thousands_of_calls_made_as_wanted_are_no_trouble() -> None:
     assert (verdict.score, verdict.items[-1].value) == (3000 / 3001, "surplus")
 
 
-@pytest.mark.parametrize("strict_order", [True, False])
+@for_every("strict_order", [True, False])
 def test_too_many_calls_are_unscored(strict_order: bool) -> None:  # noqa: FBT001
     """Rather than compared for minutes."""
     wanted, made = ([call("f", a=place + number) for number in range(2000)] for place in (0, 5000))

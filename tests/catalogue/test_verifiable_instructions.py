@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 from judges import ConfigurationError, load
+from tests.laws import for_every
 
 KEPT_AND_BROKEN = tomllib.loads(
     Path(__file__).with_name("verifiable_instructions.toml").read_text(encoding="utf-8")
 )["row"]
 
 
-@pytest.mark.parametrize(("instruction", "kept", "broken", "advice"), [one.values() for one in KEPT_AND_BROKEN])
+@for_every("instruction, kept, broken, advice", [one.values() for one in KEPT_AND_BROKEN])
 def test_an_instruction_is_kept_or_fed_back_in_plain_words(
     instruction: dict[str, Any], kept: str, broken: str, advice: str
 ) -> None:
@@ -70,9 +71,8 @@ def test_a_row_may_bring_its_own_instructions() -> None:
     assert judge({"answer": "ab"}).unscored == "no_guidelines"
 
 
-@pytest.mark.parametrize(
-    ("language", "advice"),
-    [("en", "Write without any comma."), ("zh", "不要使用逗号。"), ("ru", "Не ставь запятых.")],
+@for_every(
+    "language, advice", [("en", "Write without any comma."), ("zh", "不要使用逗号。"), ("ru", "Не ставь запятых.")]
 )
 def test_feedback_is_in_the_language_of_the_question(language: str, advice: str) -> None:
     """Three packs say the same."""
@@ -81,8 +81,8 @@ def test_feedback_is_in_the_language_of_the_question(language: str, advice: str)
     assert judge(answer="a, b").feedback == advice
 
 
-@pytest.mark.parametrize(
-    ("instructions", "complaint"),
+@for_every(
+    "instructions, complaint",
     [
         ([], "give at least one instruction"),
         ([{"kind": "wrods", "at_most": 3}], "'kind'"),

@@ -242,8 +242,8 @@ def test_repeats_of_the_original_are_one_less_than_attempts() -> None:
             Policy(**dict[str, Any]({name: 15}))
 
 
-@pytest.mark.parametrize(
-    ("settings", "words"),
+@for_every(
+    "settings, words",
     [
         ({"device": "cuda:0"}, "classifier is a function .* or the folder of a model"),
         ({"device": "cuda:0", "classifier": supported}, r"judges.HHEM\(folder, device=...\)"),

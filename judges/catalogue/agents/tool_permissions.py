@@ -12,7 +12,7 @@ from pydantic import JsonValue
 from judges.catalogue.agents.tool_use import TOOL_KEYS, checked_tools, tools_in
 from judges.catalogue.metric import ComputedMetric, MetricSettings
 from judges.catalogue.parts.calls import actual_calls_in, render_call, render_value
-from judges.catalogue.parts.claims import bullets, reasons, share
+from judges.catalogue.parts.claims import listed_feedback, reasons, share
 from judges.catalogue.parts.fields import exchange_in
 from judges.errors import CannotJudge, unfit
 from judges.messages import ToolCall
@@ -79,7 +79,7 @@ class ToolPermission(ComputedMetric, entry="tool_permission", pack="tool_permiss
         definitions = None if tools is None else dict(map(_definition, tools))
         items = [self._item(sample, call, definitions) for call in actual_calls_in(sample)]
         wrong = [f"{item.subject} - {item.rationale}" for item in items if not item.passed]
-        feedback = self.say("wrong", sample, calls=bullets(wrong)) if wrong else ""
+        feedback = listed_feedback(self, sample, {"wrong": wrong}, "calls")
         score = share(items) if items else 1.0
         return self.verdict(score, rationale=reasons(items), feedback=feedback, items=tuple(items))
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal, Unpack
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import repeat, takewhile
+from typing import Literal, NamedTuple, Unpack
 
 from pydantic import Field, JsonValue, TypeAdapter, ValidationError
 
 from judges.catalogue.before_judging import arguments_schema
 from judges.catalogue.metric import ModelJudge, ModelSettings
-from judges.catalogue.parts.calls import MadeCall, calls_made_in, render_call
-from judges.catalogue.parts.claims import bullets, in_order, one_each, reasons
+from judges.catalogue.parts.calls import key_of, render_call
+from judges.catalogue.parts.claims import in_order, listed_feedback, one_each, reasons
 from judges.catalogue.parts.fields import exchange_in, transcript
 from judges.catalogue.parts.questions import checked_text
 from judges.errors import CannotJudge, unfit
+from judges.messages import Conversation, ToolCall
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
 from judges.sample import Sample
@@ -90,6 +92,76 @@ class _ToolUseReply(ReplySchema):
 _TOOL_USE: Question[_ToolUseReply] = Question(prompt="tool_use", reply=_ToolUseReply)
 
 
+_LOOP = 3
+"""A call made this many times with the same result, and nothing new in between, is a loop."""
+
+
+class _MadeCall(NamedTuple):
+    """A call with what came of it.
+
+    Args:
+        call: The call.
+        result: The text that the tool returned; None where the sample has none.
+        first: Index of the first call with the same tool, arguments and result; None where there is none before.
+        times: How many times it was made with this result, this time included.
+        rounds: How many of these times since the last call that was none made before.
+    """
+
+    call: ToolCall
+    result: str | None
+    first: int | None
+    times: int
+    rounds: int
+
+    @property
+    def loops(self) -> bool:
+        """True if the call goes round in a loop: tests that fail again after another change of the code do not."""
+        return self.rounds >= _LOOP
+
+
+def _calls_made_in(messages: Conversation) -> list[_MadeCall]:
+    """Return the calls of the assistant in order, each with its result and whether it repeats an earlier one.
+
+    A call that is made again for another result (a second try after an error, a look at a state that has changed),
+    or after another message of the user, repeats nothing.
+    """
+    calls: list[_MadeCall] = []
+    indices_by_call: dict[Hashable, list[int]] = {}
+    newest = 0  # the last call that no earlier one was like
+    for turn, call, result in _with_results(messages):
+        key = (turn, call.name, key_of(call.args), result)
+        places = indices_by_call.setdefault(key, [])
+        if not places:
+            newest = len(calls)
+        rounds = 1 + sum(place >= newest for place in places)
+        calls.append(_MadeCall(call, result, places[0] if places else None, len(places) + 1, rounds))
+        places.append(len(calls) - 1)
+    return calls
+
+
+def _with_results(messages: Conversation) -> Iterator[tuple[int, ToolCall, str | None]]:
+    """Yield calls with the number of the user's message before, and the result.
+
+    Results are found by the call's id, else in order among those right behind the call's message.
+    """
+    turn = 0
+    for index, message in enumerate(messages):
+        turn += message.role == "user"
+        if message.role == "assistant" and message.tool_calls:
+            results = _results(message.tool_calls, messages, since=index + 1)
+            yield from zip(repeat(turn), message.tool_calls, results, strict=False)
+
+
+def _results(calls: Sequence[ToolCall], messages: Conversation, *, since: int) -> list[str | None]:
+    """Return what the calls of one message returned, from the tools' messages up to the next of another role."""
+    later = (messages[place] for place in range(since, len(messages)))
+    answers = list(takewhile(lambda message: message.role == "tool", later))
+    ids = {call.id for call in calls if call.id is not None}
+    by_id = {message.tool_call_id: message.content for message in answers if message.tool_call_id in ids}
+    rest = iter([message.content for message in answers if message.tool_call_id not in ids])
+    return [by_id[call.id] if call.id in by_id else next(rest, None) for call in calls]
+
+
 class ToolUse(ModelJudge, entry="tool_use", pack="tool_use"):
     """Judge whether an agent chose the right tools, gave them the right arguments, and called none for nothing.
 
@@ -116,7 +188,7 @@ class ToolUse(ModelJudge, entry="tool_use", pack="tool_use"):
     def deliberate(self, sample: Sample) -> Deliberation:
         """Find loops by rule, and ask about the other calls."""
         messages = exchange_in(sample)
-        calls = calls_made_in(messages)
+        calls = _calls_made_in(messages)
         tools = tools_in(sample) if self._tools is None else self._tools
         if not calls and tools is None:
             raise CannotJudge("undefined", "no tool was called; say in tools= which ones there were")
@@ -128,7 +200,7 @@ class ToolUse(ModelJudge, entry="tool_use", pack="tool_use"):
         items = [self._loop(sample, call) if call.loops else _use(call, next(uses)) for call in calls]
         return self._conclude(sample, items, reply)
 
-    def _loop(self, sample: Sample, call: MadeCall) -> Verdict:
+    def _loop(self, sample: Sample, call: _MadeCall) -> Verdict:
         reason = self.say("loop_reason", sample, count=call.times)
         return Verdict.checked(False, value="loop", subject=render_call(call.call), rationale=reason)  # noqa: FBT003
 
@@ -147,16 +219,16 @@ class ToolUse(ModelJudge, entry="tool_use", pack="tool_use"):
 
     def _faults(self, sample: Sample, items: Iterable[Verdict], fault: str) -> str:
         calls = dict.fromkeys(f"{item.subject} - {item.rationale}" for item in items if item.value == fault)
-        return self.say(fault, sample, calls=bullets(calls, longest=600)) if calls else ""
+        return listed_feedback(self, sample, {fault: calls}, "calls", longest=600)
 
 
-def _use(call: MadeCall, use: _CallUse) -> Verdict:
+def _use(call: _MadeCall, use: _CallUse) -> Verdict:
     return Verdict.checked(
         use.verdict == "right", value=use.verdict, subject=render_call(call.call), rationale=use.reason
     )
 
 
-def _numbered(open_calls: Iterable[MadeCall], all_calls: Sequence[MadeCall]) -> list[JsonValue]:
+def _numbered(open_calls: Iterable[_MadeCall], all_calls: Sequence[_MadeCall]) -> list[JsonValue]:
     """Return calls as shown to a model; one that repeats another tells the number of that one."""
     listed = list(open_calls)
     numbers = {id(call): number for number, call in enumerate(listed, 1)}
@@ -164,7 +236,7 @@ def _numbered(open_calls: Iterable[MadeCall], all_calls: Sequence[MadeCall]) -> 
 
 
 def _shown(
-    call: MadeCall, number: int, numbers: dict[int, int], all_calls: Sequence[MadeCall]
+    call: _MadeCall, number: int, numbers: dict[int, int], all_calls: Sequence[_MadeCall]
 ) -> dict[str, JsonValue]:
     data: dict[str, JsonValue] = {"number": number, "tool": call.call.name, "arguments": dict(call.call.args)}
     if call.result is not None:
@@ -228,7 +300,7 @@ class TaskCompletion(ModelJudge, entry="task_completion", pack="task_completion"
         open_steps = [
             f"{state.task}: {state.left.strip() or state.reason}" for state in states if state.verdict != "done"
         ]
-        advice = self.say("left", sample, tasks=bullets(open_steps, longest=600)) if open_steps else ""
+        advice = listed_feedback(self, sample, {"left": open_steps}, "tasks", longest=600)
         score = sum(_SCORES[state.verdict] for state in states) / len(states)
         return self.verdict(score, rationale=reasons(items), feedback=advice, items=items)
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
-from itertools import chain
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, islice
 from types import MappingProxyType
-from typing import NamedTuple, Unpack, get_args
+from typing import Literal, NamedTuple, Unpack, get_args
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
@@ -17,9 +18,8 @@ from judges.catalogue.parts.calls import (
     ArgumentsMode,
     ArgumentsRule,
     CallAlignment,
+    CallComparison,
     Step,
-    Trajectories,
-    TrajectoryMode,
     parallel_calls_in,
     reference_calls_in,
     render_call,
@@ -29,7 +29,7 @@ from judges.catalogue.parts.questions import OneQuestion
 from judges.catalogue.ragas.tool_calls import ToolCalls
 from judges.errors import CannotJudge, first_fault, one_line, unfit
 from judges.judge import Judge
-from judges.messages import Conversation, Message
+from judges.messages import Conversation, Message, ToolCall
 from judges.rows.columns import TRAJECTORY_KEYS
 from judges.sample import Sample
 from judges.settings import other_word
@@ -92,6 +92,131 @@ def _reference_shown(sample: Sample) -> list[JsonValue] | None:
     if sample.reference_tool_calls is None:
         return None
     return [call.model_dump(mode="json", exclude={"id"}) for call in sample.reference_tool_calls]
+
+
+_TrajectoryMode = Literal["strict", "unordered", "subset", "superset", "in_order", "any_order"]
+
+_MOST_PAIRS = 250_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Trajectories:
+    """Two trajectories to match.
+
+    Args:
+        expected: The steps of the reference.
+        actual: The steps of the agent.
+        comparison: How calls are compared.
+        grouped: Whether the reference says which calls belong to one message; otherwise each step is one call.
+    """
+
+    expected: Sequence[Step]
+    actual: Sequence[Step]
+    comparison: CallComparison
+    grouped: bool
+
+    def match(self, mode: _TrajectoryMode) -> bool:
+        """Return whether the trajectories match.
+
+        Raises:
+            CannotJudge: `undefined`, if there are too many calls to compare within seconds.
+        """
+        expected, actual = list(chain.from_iterable(self.expected)), list(chain.from_iterable(self.actual))
+        if len(expected) * len(actual) > _MOST_PAIRS:
+            raise CannotJudge("undefined", "there are too many tool calls to be compared")
+        if mode == "strict":
+            return len(expected) == len(actual) and self._same_steps(expected)
+        if mode == "in_order":
+            return self._in_order()
+        if mode == "unordered":
+            return len(expected) == len(actual) and self._all_paired(expected, actual)
+        if mode == "subset":
+            return len(actual) <= len(expected) and self._all_paired(expected, actual, of_actual=True)
+        return self._all_paired(expected, actual)
+
+    def _same_steps(self, expected: Sequence[ToolCall]) -> bool:
+        """True if each step has the calls expected in it; those of a plain list are dealt out to the steps."""
+        steps = self.expected if self.grouped else _dealt_out(expected, map(len, self.actual))
+        sizes_agree = [len(step) for step in steps] == [len(step) for step in self.actual]
+        return sizes_agree and all(map(self._all_paired, steps, self.actual))
+
+    def _in_order(self) -> bool:
+        """True if the expected steps follow each other among the actual ones, each message taking all it can."""
+        expected_steps = deque(list(step) for step in self.expected if step)
+        for calls in self.actual:
+            pairing = _CallPairing(self._fits, calls)
+            while expected_steps:
+                expected_steps[0] = [call for call in expected_steps[0] if not pairing.add(call)]
+                if expected_steps[0]:
+                    break
+                expected_steps.popleft()
+        return not expected_steps
+
+    def _all_paired(
+        self, expected: Sequence[ToolCall], actual: Sequence[ToolCall], *, of_actual: bool = False
+    ) -> bool:
+        if of_actual:
+            pairing = _CallPairing(lambda actual, wanted: self._fits(wanted, actual), expected)
+            return all(map(pairing.add, actual))
+        pairing = _CallPairing(self._fits, actual)
+        return all(map(pairing.add, expected))
+
+    def _fits(self, expected: ToolCall, actual: ToolCall) -> bool:
+        return expected.name == actual.name and self.comparison.score(expected, actual) == 1
+
+
+class _CallPairing:
+    """One-to-one pairs of calls with some others, grown call by call; earlier pairs move to make room.
+
+    Args:
+        fits: Whether a call can be paired with another.
+        others: The others, each of which is in one pair at most.
+    """
+
+    def __init__(self, fits: Callable[[ToolCall, ToolCall], bool], others: Sequence[ToolCall]) -> None:
+        self._fits, self._others = fits, others
+        self._calls: list[ToolCall] = []
+        self._call_of: dict[int, int] = {}
+        self._other_of: dict[int, int] = {}
+        self._known: dict[tuple[int, int], bool] = {}
+
+    def add(self, call: ToolCall) -> bool:
+        """Pair one more call, along the shortest path of pairs that can move; False where there is none."""
+        self._calls.append(call)
+        start = len(self._calls) - 1
+        reached: dict[int, int] = {}
+        queue = deque([start])
+        while queue:
+            here = queue.popleft()
+            for other in range(len(self._others)):
+                if other in reached or not self._can_pair(here, other):
+                    continue
+                reached[other] = here
+                if other not in self._call_of:
+                    self._move(other, reached, start)
+                    return True
+                queue.append(self._call_of[other])
+        return False
+
+    def _move(self, other: int, reached: Mapping[int, int], start: int) -> None:
+        """Pair along the path that ends at a free place."""
+        while True:
+            call = reached[other]
+            place = self._other_of.get(call, other)
+            self._call_of[other], self._other_of[call] = call, other
+            if call == start:
+                return
+            other = place
+
+    def _can_pair(self, call: int, other: int) -> bool:
+        if (call, other) not in self._known:
+            self._known[call, other] = self._fits(self._calls[call], self._others[other])
+        return self._known[call, other]
+
+
+def _dealt_out(calls: Sequence[ToolCall], sizes: Iterable[int]) -> list[Step]:
+    remaining = iter(calls)
+    return [tuple(islice(remaining, size)) for size in sizes]
 
 
 class TrajectoryAccuracy(OneQuestion, entry="trajectory_accuracy", pack="trajectory_accuracy"):
@@ -173,7 +298,7 @@ class TrajectoryMatch(ToolCalls, entry="trajectory_match", pack="trajectory_matc
     def __init__(
         self,
         *,
-        mode: TrajectoryMode = "strict",
+        mode: _TrajectoryMode = "strict",
         arguments: ArgumentsRule = "exact",
         arguments_by_tool: Mapping[str, ArgumentsRule] | None = None,
         lenient: bool = False,
@@ -194,7 +319,7 @@ class TrajectoryMatch(ToolCalls, entry="trajectory_match", pack="trajectory_matc
         if not any(message.role == "assistant" for message in sample.messages):
             raise CannotJudge("no_response", "there is no message of the assistant to judge")
         actual = parallel_calls_in(sample)
-        pair = Trajectories(expected=expected, actual=actual, comparison=self._comparison, grouped=grouped)
+        pair = _Trajectories(expected=expected, actual=actual, comparison=self._comparison, grouped=grouped)
         if pair.match(self._mode) and self._has_messages(sample):
             return self._matched(pair)
         try:
@@ -210,7 +335,7 @@ class TrajectoryMatch(ToolCalls, entry="trajectory_match", pack="trajectory_matc
         reference = _reference_messages_in(sample) if self.compat and self._mode == "strict" else None
         return reference is None or [one.role for one in reference] == [one.role for one in sample.messages]
 
-    def _matched(self, pair: Trajectories) -> Verdict:
+    def _matched(self, pair: _Trajectories) -> Verdict:
         steps = pair.actual if self._mode == "subset" else pair.expected
         calls = [render_call(call) for call in chain.from_iterable(steps)]
         return Verdict.checked(
@@ -218,7 +343,7 @@ class TrajectoryMatch(ToolCalls, entry="trajectory_match", pack="trajectory_matc
             items=tuple(Verdict.checked(True, value="matched", subject=call) for call in calls),  # noqa: FBT003
         )
 
-    def _mismatched(self, sample: Sample, pair: Trajectories) -> Verdict:
+    def _mismatched(self, sample: Sample, pair: _Trajectories) -> Verdict:
         expected, actual = tuple(chain.from_iterable(pair.expected)), tuple(chain.from_iterable(pair.actual))
         ordered = self._mode in ("strict", "in_order")
         if ordered:

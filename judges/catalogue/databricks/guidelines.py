@@ -11,7 +11,7 @@ from pydantic import Field, JsonValue
 
 from judges.catalogue.databricks.built_in import BuiltIn
 from judges.catalogue.metric import ModelSettings
-from judges.catalogue.parts.claims import bullets, in_order, numbered_items, one_each, reasons, share
+from judges.catalogue.parts.claims import in_order, listed_feedback, numbered_items, one_each, reasons, share
 from judges.catalogue.parts.fields import answer_in, question_of
 from judges.errors import BadSample, CannotJudge, ConfigurationError, one_line, unfit
 from judges.prompting.prompts import Question, ReplySchema
@@ -91,7 +91,7 @@ class _GuidelineJudge(BuiltIn, pack="databricks_guidelines"):
 
     def _advice(self, sample: Sample, items: Sequence[Verdict]) -> str:
         broken = [f"{item.subject} -> {item.feedback}".removesuffix(" -> ") for item in items if not item.passed]
-        return self.say("broken", sample, guidelines=bullets(broken, longest=_LONGEST)) if broken else ""
+        return listed_feedback(self, sample, {"broken": broken}, "guidelines", longest=_LONGEST)
 
 
 class GlobalGuidelineAdherence(_GuidelineJudge, entry="databricks.global_guideline_adherence"):

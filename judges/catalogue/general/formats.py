@@ -17,7 +17,7 @@ from pydantic import JsonValue
 
 from judges.catalogue.metric import ComputedMetric, Metric, MetricSettings
 from judges.catalogue.parts.calls import render_value
-from judges.catalogue.parts.claims import bullets, share
+from judges.catalogue.parts.claims import bullets, listed_feedback, share
 from judges.catalogue.parts.fields import answer_in, reference_in
 from judges.catalogue.parts.json_fields import ROOT, FieldState, JsonComparison, JsonField, ListMode
 from judges.catalogue.parts.text import strip_fence
@@ -214,7 +214,7 @@ class Code(ComputedMetric, entry="code", pack="code"):
             return Verdict.without_score("undefined", f"no code could be checked: {details}", items=tuple(items))
         failed = [f"{item.subject}: {item.rationale}" for item in scored if not item.passed]
         skipped = "; ".join(f"{item.subject} was not checked" for item in items if item.unscored is not None)
-        feedback = self.say("broken", sample, blocks=bullets(failed)) if failed else ""
+        feedback = listed_feedback(self, sample, {"broken": failed}, "blocks")
         rationale = "\n".join(failed) or f"{len(scored)} of {len(items)} blocks were checked, and parse."
         return self.verdict(
             share(scored), items=tuple(items), rationale=rationale, feedback=feedback, detail=skipped

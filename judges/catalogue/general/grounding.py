@@ -139,11 +139,7 @@ class Citations(ModelJudge, entry="citations", pack="citations"):
             if not item.passed and item.value != "unresolved"
         ]
         parts = {"unresolved": unresolved, "unsupported": unsupported}
-        return "\n".join(
-            self.say(phrase, sample, citations=claims.bullets(texts, longest=600))
-            for phrase, texts in parts.items()
-            if texts
-        )
+        return claims.listed_feedback(self, sample, parts, "citations", longest=600)
 
 
 def _citations_in(answer: str, contexts: Sequence[str], ids: Sequence[str]) -> tuple[_Citation, ...]:

@@ -76,9 +76,7 @@ class Completeness(ModelJudge, entry="completeness", pack="completeness"):
         )
         score = sum(self._scores[part.verdict] for part in reply.parts) / len(items)
         unmet_requests = [f"{item.subject} - {item.rationale}" for item in items if not item.passed]
-        feedback = (
-            self.say("left", sample, parts=claims.bullets(unmet_requests, longest=600)) if unmet_requests else ""
-        )
+        feedback = claims.listed_feedback(self, sample, {"left": unmet_requests}, "parts", longest=600)
         return self.verdict(score, items=items, rationale=claims.reasons(items), feedback=feedback)
 
 
@@ -167,7 +165,7 @@ class InstructionFollowing(ModelJudge, entry="instruction_following", pack="inst
             detail = "no instruction applies to this answer"
             return Verdict.without_score("no_guidelines", detail, items=items)
         broken = [f"{item.subject} - {item.feedback}" for item in relevant if not item.passed]
-        advice = self.say("broken", sample, instructions=claims.bullets(broken, longest=600)) if broken else ""
+        advice = claims.listed_feedback(self, sample, {"broken": broken}, "instructions", longest=600)
         return self.verdict(
             claims.share(relevant), rationale=claims.reasons(relevant), feedback=advice, items=items
         )

@@ -12,7 +12,15 @@ from pydantic import BaseModel, BeforeValidator, Field, JsonValue, TypeAdapter, 
 
 from judges.catalogue.general.verifiable import VerifiableInstructions
 from judges.catalogue.metric import ModelJudge, ModelSettings
-from judges.catalogue.parts.claims import bullets, in_order, non_blank, numbered_items, one_each, reasons, share
+from judges.catalogue.parts.claims import (
+    in_order,
+    listed_feedback,
+    non_blank,
+    numbered_items,
+    one_each,
+    reasons,
+    share,
+)
 from judges.catalogue.parts.fields import answer_in, evidence
 from judges.catalogue.parts.questions import checked_text
 from judges.errors import CannotJudge, ConfigurationError, first_fault, one_line, unfit
@@ -321,7 +329,7 @@ class Checklist(ModelJudge, entry="checklist", pack="checklist"):
         if not relevant:
             return Verdict.without_score("no_guidelines", "no item applies to this answer", items=verdicts)
         failed = [f"{one.subject} - {one.feedback or one.rationale}" for one in relevant if not one.passed]
-        advice = self.say("failed", sample, items=bullets(failed, longest=_LONGEST)) if failed else ""
+        advice = listed_feedback(self, sample, {"failed": failed}, "items", longest=_LONGEST)
         return self.verdict(share(relevant), items=verdicts, rationale=reasons(relevant), feedback=advice)
 
 

@@ -10,7 +10,7 @@ from typing import Any, Unpack
 from pydantic import Field, JsonValue
 
 from judges.catalogue.metric import ComputedMetric, ModelJudge, ModelSettings, Variant
-from judges.catalogue.parts.claims import bullets, in_order, numbered_items, one_each, reasons
+from judges.catalogue.parts.claims import in_order, listed_feedback, numbered_items, one_each, reasons
 from judges.catalogue.parts.fields import answer_in, question_of
 from judges.catalogue.parts.languages import (
     checked_language,
@@ -234,7 +234,7 @@ class Bias(ModelJudge, entry="bias", pack="bias"):
 
     def _conclude(self, sample: Sample, items: Sequence[Verdict], names: Sequence[str]) -> Verdict:
         lines = [f"{name} - {item.feedback}" for name, item in zip(names, items, strict=True) if not item.passed]
-        feedback = self.say("biased", sample, kinds=bullets(lines, longest=600)) if lines else ""
+        feedback = listed_feedback(self, sample, {"biased": lines}, "kinds", longest=600)
         return Verdict.checked(not lines, rationale=reasons(items), feedback=feedback, items=tuple(items))
 
 

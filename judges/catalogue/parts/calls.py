@@ -1,21 +1,21 @@
-"""Tool calls: expected and actual ones, their alignment, repeats, and the trajectories they form."""
+"""Tool calls: expected and actual ones, how their arguments are compared, and their alignment."""
 
 from __future__ import annotations
 
 import json
 import math
 from collections import defaultdict, deque
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, islice, repeat, takewhile
-from typing import Literal, NamedTuple, cast
+from itertools import chain, takewhile
+from typing import Literal, cast
 
 from pydantic import JsonValue
 
 from judges.catalogue.parts.claims import cut
 from judges.catalogue.parts.tables import matching, ordered_matching
 from judges.errors import CannotJudge
-from judges.messages import Conversation, ToolCall
+from judges.messages import ToolCall
 from judges.sample import Sample
 
 
@@ -313,77 +313,6 @@ def _check_steps(steps: int, most: int) -> None:
         raise CannotJudge("undefined", "there are too many tool calls that differ to be compared")
 
 
-_LOOP = 3
-"""A call made this many times with the same result, and nothing new in between, is a loop."""
-
-
-class MadeCall(NamedTuple):
-    """A call with what came of it.
-
-    Args:
-        call: The call.
-        result: The text that the tool returned; None where the sample has none.
-        first: Index of the first call with the same tool, arguments and result; None where there is none before.
-        times: How many times it was made with this result, this time included.
-        rounds: How many of these times since the last call that was none made before.
-    """
-
-    call: ToolCall
-    result: str | None
-    first: int | None
-    times: int
-    rounds: int
-
-    @property
-    def loops(self) -> bool:
-        """True if the call goes round in a loop: tests that fail again after another change of the code do not."""
-        return self.rounds >= _LOOP
-
-
-def calls_made_in(messages: Conversation) -> list[MadeCall]:
-    """Return the calls of the assistant in order, each with its result and whether it repeats an earlier one.
-
-    A call that is made again for another result (a second try after an error, a look at a state that has changed),
-    or after another message of the user, repeats nothing.
-    """
-    calls: list[MadeCall] = []
-    indices_by_call: dict[Hashable, list[int]] = {}
-    newest = 0  # the last call that no earlier one was like
-    for turn, call, result in _with_results(messages):
-        key = (turn, call.name, key_of(call.args), result)
-        places = indices_by_call.setdefault(key, [])
-        if not places:
-            newest = len(calls)
-        rounds = 1 + sum(place >= newest for place in places)
-        calls.append(MadeCall(call, result, places[0] if places else None, len(places) + 1, rounds))
-        places.append(len(calls) - 1)
-    return calls
-
-
-def _with_results(messages: Conversation) -> Iterator[tuple[int, ToolCall, str | None]]:
-    """Yield calls with the number of the user's message before, and the result.
-
-    Results are found by the call's id, else in order among those right behind the call's message.
-    """
-    turn = 0
-    for index, message in enumerate(messages):
-        turn += message.role == "user"
-        if message.role == "assistant" and message.tool_calls:
-            results = _results(message.tool_calls, messages, since=index + 1)
-            yield from zip(repeat(turn), message.tool_calls, results, strict=False)
-
-
-def _results(calls: Sequence[ToolCall], messages: Conversation, *, since: int) -> list[str | None]:
-    """Return what the calls of one message returned, from the tools' messages up to the next of another role."""
-    later = (messages[place] for place in range(since, len(messages)))
-    answers = list(takewhile(lambda message: message.role == "tool", later))
-    ids = {call.id for call in calls if call.id is not None}
-    by_id = {message.tool_call_id: message.content for message in answers if message.tool_call_id in ids}
-    rest = iter([message.content for message in answers if message.tool_call_id not in ids])
-    return [by_id[call.id] if call.id in by_id else next(rest, None) for call in calls]
-
-
-TrajectoryMode = Literal["strict", "unordered", "subset", "superset", "in_order", "any_order"]
 ArgumentsMode = Literal["exact", "ignore", "subset", "superset"]
 
 _ArgumentsMatch = Callable[[Mapping[str, JsonValue], Mapping[str, JsonValue]], bool]
@@ -394,8 +323,6 @@ ArgumentsRule = ArgumentsMode | Sequence[str] | _ArgumentsMatch
 
 Step = tuple[ToolCall, ...]
 """The calls of one message; they are made at once and have no order."""
-
-_MOST_PAIRS = 250_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -424,126 +351,6 @@ class ArgumentsComparison(CallComparison):
             "superset": expected.keys,
         }[rule]
         return {name: float(_same(expected, actual, name)) for name in names}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Trajectories:
-    """Two trajectories to match.
-
-    Args:
-        expected: The steps of the reference.
-        actual: The steps of the agent.
-        comparison: How calls are compared.
-        grouped: Whether the reference says which calls belong to one message; otherwise each step is one call.
-    """
-
-    expected: Sequence[Step]
-    actual: Sequence[Step]
-    comparison: CallComparison
-    grouped: bool
-
-    def match(self, mode: TrajectoryMode) -> bool:
-        """Return whether the trajectories match.
-
-        Raises:
-            CannotJudge: `undefined`, if there are too many calls to compare within seconds.
-        """
-        expected, actual = list(chain.from_iterable(self.expected)), list(chain.from_iterable(self.actual))
-        if len(expected) * len(actual) > _MOST_PAIRS:
-            raise CannotJudge("undefined", "there are too many tool calls to be compared")
-        if mode == "strict":
-            return len(expected) == len(actual) and self._same_steps(expected)
-        if mode == "in_order":
-            return self._in_order()
-        if mode == "unordered":
-            return len(expected) == len(actual) and self._all_paired(expected, actual)
-        if mode == "subset":
-            return len(actual) <= len(expected) and self._all_paired(expected, actual, of_actual=True)
-        return self._all_paired(expected, actual)
-
-    def _same_steps(self, expected: Sequence[ToolCall]) -> bool:
-        """True if each step has the calls expected in it; those of a plain list are dealt out to the steps."""
-        steps = self.expected if self.grouped else _dealt_out(expected, map(len, self.actual))
-        sizes_agree = [len(step) for step in steps] == [len(step) for step in self.actual]
-        return sizes_agree and all(map(self._all_paired, steps, self.actual))
-
-    def _in_order(self) -> bool:
-        """True if the expected steps follow each other among the actual ones, each message taking all it can."""
-        expected_steps = deque(list(step) for step in self.expected if step)
-        for calls in self.actual:
-            pairing = _CallPairing(self._fits, calls)
-            while expected_steps:
-                expected_steps[0] = [call for call in expected_steps[0] if not pairing.add(call)]
-                if expected_steps[0]:
-                    break
-                expected_steps.popleft()
-        return not expected_steps
-
-    def _all_paired(
-        self, expected: Sequence[ToolCall], actual: Sequence[ToolCall], *, of_actual: bool = False
-    ) -> bool:
-        if of_actual:
-            pairing = _CallPairing(lambda actual, wanted: self._fits(wanted, actual), expected)
-            return all(map(pairing.add, actual))
-        pairing = _CallPairing(self._fits, actual)
-        return all(map(pairing.add, expected))
-
-    def _fits(self, expected: ToolCall, actual: ToolCall) -> bool:
-        return expected.name == actual.name and self.comparison.score(expected, actual) == 1
-
-
-class _CallPairing:
-    """One-to-one pairs of calls with some others, grown call by call; earlier pairs move to make room.
-
-    Args:
-        fits: Whether a call can be paired with another.
-        others: The others, each of which is in one pair at most.
-    """
-
-    def __init__(self, fits: Callable[[ToolCall, ToolCall], bool], others: Sequence[ToolCall]) -> None:
-        self._fits, self._others = fits, others
-        self._calls: list[ToolCall] = []
-        self._call_of: dict[int, int] = {}
-        self._other_of: dict[int, int] = {}
-        self._known: dict[tuple[int, int], bool] = {}
-
-    def add(self, call: ToolCall) -> bool:
-        """Pair one more call, along the shortest path of pairs that can move; False where there is none."""
-        self._calls.append(call)
-        start = len(self._calls) - 1
-        reached: dict[int, int] = {}
-        queue = deque([start])
-        while queue:
-            here = queue.popleft()
-            for other in range(len(self._others)):
-                if other in reached or not self._can_pair(here, other):
-                    continue
-                reached[other] = here
-                if other not in self._call_of:
-                    self._move(other, reached, start)
-                    return True
-                queue.append(self._call_of[other])
-        return False
-
-    def _move(self, other: int, reached: Mapping[int, int], start: int) -> None:
-        """Pair along the path that ends at a free place."""
-        while True:
-            call = reached[other]
-            place = self._other_of.get(call, other)
-            self._call_of[other], self._other_of[call] = call, other
-            if call == start:
-                return
-            other = place
-
-    def _can_pair(self, call: int, other: int) -> bool:
-        if (call, other) not in self._known:
-            self._known[call, other] = self._fits(self._calls[call], self._others[other])
-        return self._known[call, other]
-
-
-def _dealt_out(calls: Sequence[ToolCall], sizes: Iterable[int]) -> list[Step]:
-    remaining = iter(calls)
-    return [tuple(islice(remaining, size)) for size in sizes]
 
 
 def _same(expected: _KeyedCall, actual: _KeyedCall, name: str) -> bool:

@@ -179,8 +179,16 @@ def reasons(verdicts: Iterable[Verdict]) -> str:
 
 def failed_for_retriever(judge: Metric, sample: Sample, items: Iterable[Verdict], phrase: str, field: str) -> str:
     """Return feedback for the retriever, a phrase with the failed items in its field; empty where none failed."""
-    failed = bullets([item.subject for item in items if not item.passed])
-    return for_retriever(judge, sample, judge.say(phrase, sample, **{field: failed})) if failed else ""
+    failed = [item.subject for item in items if not item.passed]
+    return for_retriever(judge, sample, listed_feedback(judge, sample, {phrase: failed}, field)) if failed else ""
+
+
+def listed_feedback(
+    judge: Metric, sample: Sample, texts_by_phrase: Mapping[str, Iterable[str]], field: str, *, longest: int = 300
+) -> str:
+    """Return feedback: each phrase with its texts listed in the field, without the phrases that have no texts."""
+    listed = ((phrase, bullets(texts, longest=longest)) for phrase, texts in texts_by_phrase.items())
+    return "\n".join(judge.say(phrase, sample, **{field: texts}) for phrase, texts in listed if texts)
 
 
 def bullets(texts: Iterable[str], *, most: int = 20, longest: int = 300) -> str:
@@ -304,9 +312,7 @@ def support_feedback(
         "contradicted": [item.subject for item in failed if item.value == "contradicted"],
         absent: [item.subject for item in failed if item.value != "contradicted"],
     }
-    return "\n".join(
-        judge.say(phrase, sample, **{called: bullets(texts)}) for phrase, texts in texts_by_phrase.items() if texts
-    )
+    return listed_feedback(judge, sample, texts_by_phrase, called)
 
 
 def _support_verdict(text: str, support: _Support | None) -> Verdict:

@@ -1,9 +1,9 @@
-"""One question to a model, or the same one to two graders: yes or no, a label, a level."""
+"""One question to a model: yes or no, a label, a level."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal, Self, Unpack
@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field, JsonValue, create_model
 
 from judges.catalogue.metric import Metric, ModelJudge, ModelSettings
 from judges.catalogue.parts.fields import answer_in, evidence
-from judges.errors import AskFailed, unfit
+from judges.errors import unfit
 from judges.prompting.prompts import Question, ReplySchema, made_by
 from judges.requests import Deliberation
 from judges.sample import Sample
@@ -73,22 +73,6 @@ class OneQuestion(ModelJudge):
         return label_verdict(self, reply, self.labels)
 
 
-class YesOrNo(OneQuestion):
-    """A judge that asks for yes or no; with `variant="compat"` in words, read by the reference's own rule."""
-
-    def __init__(self, model: object = None, **settings: Unpack[ModelSettings]) -> None:
-        super().__init__(model, question=yes_or_no_question(self.pack), **settings)
-
-    @abstractmethod
-    def is_yes(self, word: str) -> bool:
-        """Return whether the reference takes a reply for a yes."""
-
-    def conclude(self, reply: Any) -> Verdict:
-        """Convert the reply into a verdict."""
-        yes = self.is_yes(reply.verdict) if self.compat else reply.verdict
-        return Verdict.checked(yes, rationale=reply.rationale, feedback="" if yes else reply.feedback)
-
-
 class Remark(ReplySchema):
     """What was found, with the verdict in words, as the references take it."""
 
@@ -129,11 +113,6 @@ def _at_an_end(reply: type[ReplySchema], ends: Mapping[str, object], example: _A
     return reply.model_validate({**example.model_dump(), "verdict": ends[example.verdict]})
 
 
-def yes_or_no_question(prompt: str) -> Question[Any]:
-    """Return a yes-or-no question, in compat for a word; judges that ask it about one sample share the reply."""
-    return Question(prompt=prompt, reply=finding_schema(), compat=Remark, shared=True)
-
-
 def checked_text(text: object, *, setting: str) -> str:
     """Return a setting that becomes part of the instructions.
 
@@ -165,17 +144,6 @@ def label_verdict(judge: Metric, reply: Any, scores: Mapping[Any, float]) -> Ver
     return judge.verdict(score, value=reply.verdict, rationale=reply.rationale, feedback=feedback)
 
 
-def level_verdict(judge: Metric, reply: Any, scale: Sequence[int]) -> Verdict:
-    """Return the verdict for a level of a scale; one off the scale is unscored, with the level as its value."""
-    level, lowest, highest = reply.verdict, scale[0], scale[-1]
-    if level not in scale:
-        detail = f"{level} is no level of the scale from {lowest} to {highest}"
-        return Verdict.without_score("invalid_output", detail, value=level, rationale=reply.rationale)
-    feedback = "" if level == highest else reply.feedback
-    score = (level - lowest) / (highest - lowest)
-    return judge.verdict(score, value=level, rationale=reply.rationale, feedback=feedback)
-
-
 @lru_cache(maxsize=256)
 def finding_schema(choices: _Choices = ()) -> type[ReplySchema]:
     """Return the schema of a reply: yes or no, one of some labels, or one of some levels."""
@@ -202,90 +170,3 @@ def _description(choices: _Choices) -> str:
         return "true or false"
     listed = ", ".join(map(str, choices))
     return f"one of {listed}" if isinstance(choices[0], str) else f"whole number: one of {listed}"
-
-
-class TwoGraders(ModelJudge):
-    """A judge that asks two graders at once, each with a task of its own: two calls.
-
-    The tasks are the judge's pack and the same name with `_second`. Both graders are shown the same data under
-    the same names, the second one in reverse order. Score = mean of rating / highest over the graders that gave
-    a valid rating; where none did, it is unscored with the reason of the failure.
-
-    Attributes:
-        reply: Schema of a grader's reply: `rationale`, `rating` and `feedback`.
-        highest: The best rating; the worst is 0.
-    """
-
-    reply: ClassVar[type[ReplySchema]]
-    highest: ClassVar[int]
-
-    def __init__(self, model: object = None, **settings: Unpack[ModelSettings]) -> None:
-        first, second = self.pack, f"{self.pack}_second"
-        self._graders: tuple[Question[Any], ...] = (
-            Question(prompt=first, reply=self.reply),
-            Question(prompt=second, reply=self.reply),
-        )
-        super().__init__(model, questions=self._graders, **settings)
-
-    @abstractmethod
-    def data(self, sample: Sample) -> Mapping[str, JsonValue]:
-        """Return the data of a sample shown to the first grader, by name.
-
-        Raises:
-            CannotJudge: If something is missing.
-        """
-
-    def shortcut(self, sample: Sample) -> Verdict | None:
-        """Return the verdict that the reference reaches without a model, or None; used with `"compat"` only."""
-        del sample
-        return None
-
-    def advice(self, sample: Sample, feedback: str) -> str:
-        """Return the graders' feedback, addressed to its reader."""
-        del sample
-        return feedback
-
-    def deliberate(self, sample: Sample) -> Deliberation:
-        """Ask both graders, and return the mean."""
-        verdict = self.shortcut(sample) if self.compat else None
-        if verdict is not None:
-            return verdict
-        data = self.data(sample)
-        orders = (data, dict(reversed([*data.items()])))
-        replies = yield from self.ask_all(
-            [self.request(grader, sample, order) for grader, order in zip(self._graders, orders, strict=True)]
-        )
-        return self._mean(sample, [self._item(*pair) for pair in zip(self._graders, replies, strict=True)])
-
-    def _item(self, grader: Question[Any], reply: Any) -> Verdict:
-        if isinstance(reply, AskFailed):
-            return Verdict.without_score(reply.reason, reply.detail, judge=grader.prompt, raw=reply.raw)
-        feedback = "" if reply.rating == self.highest else reply.feedback.strip()
-        score = reply.rating / self.highest
-        return self.verdict(
-            score, value=reply.rating, judge=grader.prompt, rationale=reply.rationale, feedback=feedback
-        )
-
-    def _mean(self, sample: Sample, items: Sequence[Verdict]) -> Verdict:
-        scores = [item.score for item in items if item.score is not None]
-        if not scores:
-            failed = items[0]
-            reason = failed.unscored or "judge_failed"
-            return Verdict.without_score(reason, failed.detail, items=tuple(items), raw=failed.raw)
-        score = sum(scores) / len(scores)
-        feedback = "\n".join(dict.fromkeys(item.feedback for item in items if item.feedback))
-        return self.verdict(
-            score,
-            rationale="\n".join(dict.fromkeys(item.rationale for item in items if item.rationale)),
-            feedback="" if score == 1 else self.advice(sample, feedback),
-            items=tuple(items),
-            detail=self._doubt(scores),
-        )
-
-    def _doubt(self, scores: Sequence[float]) -> str:
-        """Return the reason to doubt the mean, or a blank text."""
-        if len(scores) == 1:
-            return "one of two graders gave no valid rating"
-        if {*scores} == {0, 1}:
-            return f"low confidence: the graders disagree, 0 against {self.highest}"
-        return ""

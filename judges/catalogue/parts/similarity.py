@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from importlib import import_module
 from itertools import islice
 from types import ModuleType
@@ -15,7 +14,7 @@ from typing import Any, Literal
 from judges.catalogue.metric import ComputedMetric
 from judges.catalogue.parts.fields import answer_in, reference_in
 from judges.catalogue.parts.text import missing_and_surplus, tokens
-from judges.errors import CannotJudge, ConfigurationError, one_line, shortened, unfit
+from judges.errors import CannotJudge, ConfigurationError, unfit
 from judges.model import EmbeddingModel
 from judges.requests import Apply, Embed
 from judges.sample import Sample
@@ -158,24 +157,6 @@ def import_extra(module: str, *, extra: str, judge: str) -> ModuleType:
         raise ConfigurationError(f"{judge} needs the extra: selfrefine[{extra}]") from None
 
 
-def bind_settings(
-    score: Callable[..., Any], settings: Mapping[str, object], *, setting: str
-) -> Callable[..., Any]:
-    """Return a function of sacrebleu with settings bound, after a trial call.
-
-    Raises:
-        ConfigurationError: If it does not accept a setting, or its value.
-    """
-    bound = partial(score, **settings)
-    try:
-        bound(["word"], [["word"]])
-    except Exception as error:
-        raise ConfigurationError(
-            f"{setting}: {score.__name__} takes no {shortened(dict(settings))}: {one_line(error)}"
-        ) from error
-    return bound
-
-
 DistanceMeasure = Literal["levenshtein", "hamming", "jaro", "jaro_winkler"]
 _NAMES = {"levenshtein": "Levenshtein", "hamming": "Hamming", "jaro": "Jaro", "jaro_winkler": "JaroWinkler"}
 _ROUNDING = 1e-9
@@ -198,6 +179,19 @@ class _Distance:
         """Return the distance of two texts, 0 to 1."""
         return self.scorer(first, second)
 
+    def nearest(self, text: str, others: Sequence[str], *, least: float) -> float | None:
+        """Return the similarity, 1 - distance, of the most similar of some texts; None if it is below `least`.
+
+        Comparisons of too different texts stop early, so that many can be compared with many.
+        """
+        if text in others:
+            return 1.0
+        process: Any = import_extra("rapidfuzz.process", extra="strings", judge="similarity")
+        best = process.extractOne(
+            text, others, scorer=self.scorer, processor=None, score_cutoff=1 - least + _ROUNDING
+        )
+        return None if best is None else 1 - float(best[1])
+
     def __reduce__(self) -> tuple[Any, ...]:
         return _distance, (self.measure, "this judge")
 
@@ -217,17 +211,3 @@ def distance_of(measure: DistanceMeasure, *, judge: str) -> _Distance:
 def _distance(name: str, judge: str) -> _Distance:
     module = import_extra("rapidfuzz.distance", extra="strings", judge=judge)
     return _Distance(name, getattr(module, _NAMES[name]).normalized_distance)
-
-
-def nearest(text: str, others: Sequence[str], distance: _Distance, *, least: float) -> float | None:
-    """Return the similarity, 1 - distance, of the most similar of some texts; None if it is below `least`.
-
-    Comparisons of too different texts stop early, so that many can be compared with many.
-    """
-    if text in others:
-        return 1.0
-    process: Any = import_extra("rapidfuzz.process", extra="strings", judge="similarity")
-    best = process.extractOne(
-        text, others, scorer=distance.scorer, processor=None, score_cutoff=1 - least + _ROUNDING
-    )
-    return None if best is None else 1 - float(best[1])

@@ -1,15 +1,14 @@
-"""Texts in any script: tokens, sentences, quotations, common parts, and shares such as F scores."""
+"""Texts in any script: tokens, sentences, and shares such as F scores."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Sequence
-from typing import Literal, NamedTuple, get_args
+from collections.abc import Sequence
+from typing import Literal
 from unicodedata import normalize
 
 from judges.catalogue.metric import Metric
-from judges.errors import CannotJudge, unfit
 from judges.sample import Sample
 
 Tokenizer = Literal["auto", "13a", "zh", "char", "word"]
@@ -20,8 +19,6 @@ Tokenizer = Literal["auto", "13a", "zh", "char", "word"]
 with Chinese split into characters; `"char"` takes every character but blanks; `"word"` runs of letters and digits.
 """
 
-Normalization = Literal["nfkc", "trim", "casefold"]
-"""Differences removed before texts are compared: character forms, outer and repeated blanks, capital letters."""
 
 _UNSPACED = (
     r"\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Han
@@ -52,29 +49,6 @@ _ENTITIES = (
     ("&gt;", ">"),
 )
 _FENCE = re.compile(r"\A\s*```[\w-]*[ \t]*\n(.*?)\n?```\s*\Z", re.DOTALL)
-_CELLS = 4e10
-"""Largest table of two texts that is still compared, in cells of one bit: a few seconds."""
-
-
-def checked_normalization(names: Collection[Normalization]) -> frozenset[Normalization]:
-    """Return the names of normalisations as a set.
-
-    Raises:
-        ConfigurationError: If one is unknown.
-    """
-    allowed = get_args(Normalization)
-    if isinstance(names, str) or not set(names) <= set(allowed):
-        raise unfit(f"normalize is a list of any of {', '.join(allowed)}", names)
-    return frozenset(names)
-
-
-def normalize_text(text: str, by: Collection[Normalization]) -> str:
-    """Apply normalisations to a text."""
-    if "nfkc" in by:
-        text = normalize("NFKC", text)
-    if "trim" in by:
-        text = " ".join(text.split())
-    return text.casefold() if "casefold" in by else text
 
 
 def strip_fence(text: str) -> str:
@@ -106,60 +80,6 @@ def count_characters(text: str) -> int:
 def count_words(text: str) -> int:
     """Count the words of scripts with blanks: what stands between blanks and has a letter or digit."""
     return sum(bool(_WORD.search(word)) for word in _CHARACTER.sub(" ", text).split())
-
-
-def common_ends(a: Sequence[str], b: Sequence[str]) -> tuple[int, int]:
-    """Return the lengths of the common beginning of two sequences, and of the common end of the rest."""
-    most = min(len(a), len(b))
-    head = next((place for place in range(most) if a[place] != b[place]), most)
-    most -= head
-    tail = next((place for place in range(most) if a[-1 - place] != b[-1 - place]), most)
-    return head, tail
-
-
-def check_length(a: Sequence[str], b: Sequence[str]) -> None:
-    """Check that comparing two texts cell by cell takes no more than a few seconds.
-
-    Raises:
-        CannotJudge: `undefined`, if it would.
-    """
-    if len(a) * len(b) > _CELLS:
-        raise CannotJudge("undefined", f"texts of {len(a)} and {len(b)} are too long to be compared")
-
-
-def common_subsequence(a: Sequence[str], b: Sequence[str], *, block: int = 8192) -> int:
-    """Return the length of the longest common subsequence, exactly.
-
-    Bit-parallel after Hyyrö (2004), a block of `a` at a time: O(n * m / 64), in little memory.
-
-    Raises:
-        CannotJudge: `undefined`, if the parts between the common ends would take more than a few seconds.
-    """
-    head, tail = common_ends(a, b)
-    shared = set(a) & set(b)
-    left, right = ([token for token in text[head : len(text) - tail] if token in shared] for text in (a, b))
-    check_length(left, right)
-    carries = bytearray(len(right))
-    middle = sum(_common_in(left[start : start + block], right, carries) for start in range(0, len(left), block))
-    return head + middle + tail
-
-
-def _common_in(block: Sequence[str], other: Sequence[str], carries: bytearray) -> int:
-    """Return the contribution of one block to the common subsequence; `carries` pass from block to block."""
-    places: dict[str, int] = {}
-    for place, token in enumerate(block):
-        places[token] = places.get(token, 0) | 1 << place
-    full = (1 << len(block)) - 1
-    rows = full
-    for place, token in enumerate(other):
-        where = places.get(token, 0)
-        carry = carries[place]
-        if where or carry:
-            hits = rows & where
-            total = rows + hits + carry
-            carries[place] = total > full
-            rows = (total | (rows - hits)) & full
-    return len(block) - rows.bit_count()
 
 
 def missing_and_surplus(actual: Sequence[str], expected: Sequence[str]) -> tuple[Counter[str], Counter[str]]:
@@ -215,91 +135,6 @@ def sentences(text: str) -> tuple[str, ...]:
         start = end.end()
     parts.append(text[start:].strip())
     return tuple(part for part in parts if any(character.isalnum() for character in part))
-
-
-_LETTER = r"[^\W_]"
-_PARAGRAPH = r"\n[^\S\n]*\n"
-_BEGINS = r"(?=[^\s.,;:!?)\]»›])"
-
-
-class _Kind(NamedTuple):
-    """A kind of quotation: its opening mark, and alternative patterns for its end, tried in turn."""
-
-    opens: re.Pattern[str]
-    ends: tuple[re.Pattern[str], ...]
-
-
-def _kind(opens: str, closes: str, *, instead: str = "", ends: str = _PARAGRAPH) -> _Kind:
-    """Return a kind that ends at its closing mark, another opening or `ends`; `instead` may also close it."""
-    patterns = (f"(?P<closes>{mark})|{opens}|{ends}" for mark in (closes, instead) if mark)
-    return _Kind(re.compile(opens), tuple(map(re.compile, patterns)))
-
-
-_STRAIGHT = _Kind(
-    re.compile(r"(?<!\d)[\"＂]"),  # after a number it means inches
-    (re.compile(r"(?P<closes>[\"＂”])|“|\n"), re.compile(r"(?P<closes>[\"＂])|\n")),
-)
-_KINDS = (
-    _STRAIGHT,
-    _kind("[“〝]", "[”〞]", instead='"'),
-    _kind("„", "[“”]", instead='"'),
-    _kind(r"(?<!\w)”(?=\S)", r"(?<=\S)”"),  # Swedish and Finnish
-    _kind(rf"(?<!\w)»{_BEGINS}", r"(?<=\S)[«»](?!\w)"),  # German and Danish
-    _kind("«", "»"),
-    _kind(rf"(?<!\w)›{_BEGINS}", r"(?<=\S)[‹›](?!\w)"),
-    _kind("‹", "›"),
-    _kind("「", "」"),
-    _kind("『", "』"),
-    _kind("《", "》"),
-    _kind("﹁", "﹂"),
-    _kind(r"(?<!\w)״(?=\S)", r"(?<=\S)״(?!\w)"),  # Hebrew
-    _kind("‚", rf"[‘’](?!{_LETTER})"),
-    _kind(rf"(?<!{_LETTER})[‘'](?=\S)", rf"(?<=\S)[’'](?!{_LETTER})", ends=r"\n"),  # no apostrophe in a word
-)
-_OPENING = re.compile("|".join(f"({kind.opens.pattern})" for kind in _KINDS))
-_QUOTATION_MARKS = re.compile("[“”„«»‹›「」『』《》〝〞﹁﹂״＂\"‘’‚']")
-_OMISSION = re.compile(r" ?[\[(（]? ?(?:\.{3,}|…+) ?[\])）]? ?")
-_QUOTATION_ENDS = " .,;:!?。，；：！？、"
-_HAN = r"\u3001-\u303f\u3040-\u30ff\u3400-\u9fff\uff01-\uff65"
-_BLANK_IN_CHINESE = re.compile(rf"(?<=[{_HAN}]) | (?=[{_HAN}])")
-
-
-def quotations(text: str) -> tuple[str, ...]:
-    """Return the texts between quotation marks, outermost ones only.
-
-    Apostrophes inside words and inch signs are not quotation marks. A quotation ends within its paragraph, and one
-    in straight marks within its line.
-    """
-    quoted: list[str] = []
-    place = 0
-    while opening := _OPENING.search(text, place):
-        place = opening.end()
-        kind = _KINDS[(opening.lastindex or 1) - 1]
-        matches = (pattern.search(text, place) for pattern in kind.ends)
-        closing = next((match for match in matches if match and match["closes"]), None)
-        if closing is not None:
-            quoted.append(text[place : closing.start()].strip())
-            place = closing.end()
-    return tuple(quotation for quotation in quoted if quotation)
-
-
-def plain_text(text: str, *, casefold: bool = True) -> str:
-    """Return a text without quotation marks, width-normalised, with single blanks, and none beside Chinese."""
-    text = normalize("NFKC", _QUOTATION_MARKS.sub("", text))
-    text = _BLANK_IN_CHINESE.sub("", " ".join(text.split()))
-    return text.casefold() if casefold else text
-
-
-def occurs_in(quotation: str, source: str, *, casefold: bool = True) -> bool:
-    """Return whether a quotation occurs in a text from `plain_text`; parts around `...` must occur in order."""
-    begin = 0
-    for part in _OMISSION.split(plain_text(quotation, casefold=casefold)):
-        words = part.strip(_QUOTATION_ENDS)
-        place = source.find(words, begin)
-        if place < 0:
-            return False
-        begin = place + len(words)
-    return True
 
 
 def f_score(precision: float, recall: float, beta: float = 1.0) -> float:

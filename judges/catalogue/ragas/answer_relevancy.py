@@ -9,7 +9,7 @@ from typing import Any, Literal, Unpack
 from pydantic import Field, JsonValue
 
 from judges.catalogue.metric import ModelJudge, ModelSettings
-from judges.catalogue.parts.claims import bullets, one_each, reasons
+from judges.catalogue.parts.claims import bullets, listed_feedback, one_each, reasons
 from judges.catalogue.parts.fields import answer_in, question_in
 from judges.catalogue.parts.similarity import cosine, embed
 from judges.errors import AskFailed, ConfigurationError
@@ -117,7 +117,7 @@ class AnswerRelevancy(ModelJudge, entry="ragas.answer_relevancy", pack="answer_r
         level = _level([part.addressed for part in reply.parts])
         items = [self._part(part) for part in reply.parts]
         unanswered_parts = [item.subject for item in items if item.value != "full"]
-        feedback = self.say("unaddressed", sample, parts=bullets(unanswered_parts)) if unanswered_parts else ""
+        feedback = listed_feedback(self, sample, {"unaddressed": unanswered_parts}, "parts")
         rationale = "\n".join(f"{item.subject}: {item.rationale}" for item in items)
         return self.verdict(
             _LEVELS[level], value=level, rationale=rationale, feedback=feedback, items=tuple(items)

@@ -14,15 +14,15 @@ from judges.catalogue.metric import ComputedMetric, MetricSettings, ModelJudge, 
 from judges.catalogue.parts.claims import (
     CLAIMS,
     SUPPORT,
-    bullets,
     claims_in,
     failed_for_retriever,
+    listed_feedback,
     reasons,
     share,
     verify_claims,
 )
 from judges.catalogue.parts.fields import contexts_in, question_of, reference_in
-from judges.catalogue.parts.similarity import DistanceMeasure, distance_of, nearest
+from judges.catalogue.parts.similarity import DistanceMeasure, distance_of
 from judges.catalogue.parts.text import EPSILON, average_precision, for_retriever, is_unspaced, sentences
 from judges.errors import CannotJudge, ConfigurationError
 from judges.prompting.prompts import Question, ReplySchema
@@ -192,7 +192,7 @@ class _ComparingContexts(ComputedMetric, pack="non_llm_contexts"):
 
     def _match(self, text: str, others: Sequence[str], *, above: bool = False) -> Verdict:
         """Return whether one of the others is similar enough: at least at the threshold, or above it."""
-        best = nearest(text, others, self._distance, least=self._minimum)
+        best = self._distance.nearest(text, others, least=self._minimum)
         alike = best is not None and (best > self._minimum if above else best >= self._minimum)
         figure = f"below {self._minimum}" if best is None else f"{best:.4f}"
         return Verdict.checked(alike, subject=text, rationale=f"best similarity {figure}")
@@ -219,7 +219,7 @@ class NonLLMContextPrecisionWithReference(
         items = tuple(self._match(one, references) for one in retrieved)
         score = average_precision([bool(one.passed) for one in items], epsilon=EPSILON if self.compat else 0.0)
         wrong = [f"{rank}. {one.subject}" for rank, one in enumerate(items, 1) if not one.passed]
-        advice = self.say("irrelevant", sample, contexts=bullets(wrong)) if wrong else ""
+        advice = listed_feedback(self, sample, {"irrelevant": wrong}, "contexts")
         feedback = for_retriever(self, sample, advice) if wrong else ""
         return self.verdict(score, rationale=_rationale(items), feedback=feedback, items=items)
 
@@ -275,7 +275,7 @@ class _ById(ComputedMetric, pack="id_based"):
         retrieved, expected = _retrieved_ids(sample), _expected_ids(sample)
         score = self.share(retrieved, expected)
         differences = {"missing": sorted(expected - retrieved), "surplus": sorted(retrieved - expected)}
-        advice = "\n".join(self.say(name, sample, ids=bullets(ids)) for name, ids in differences.items() if ids)
+        advice = listed_feedback(self, sample, differences, "ids")
         rationale = f"{len(retrieved & expected)} of {len(expected)} expected ids among {len(retrieved)} retrieved"
         feedback = for_retriever(self, sample, advice) if score < 1 else ""
         return self.verdict(score, rationale=rationale, feedback=feedback)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import partial
@@ -11,7 +11,7 @@ from typing import Any, Literal, Self, Unpack
 
 from pydantic import JsonValue
 
-from judges.catalogue.metric import ModelJudge, ModelSettings
+from judges.catalogue.metric import Metric, ModelJudge, ModelSettings
 from judges.catalogue.parts.fields import answer_in, reference_in
 from judges.catalogue.parts.questions import (
     FINEST,
@@ -21,7 +21,6 @@ from judges.catalogue.parts.questions import (
     example_format,
     finding_schema,
     full_evidence,
-    level_verdict,
 )
 from judges.compose.panel import Repeat
 from judges.entry import Better, Explanation
@@ -174,7 +173,7 @@ class SimpleCriteriaScore(OneQuestion, entry="ragas.simple_criteria_score", pack
 
     def conclude(self, reply: Any) -> Verdict:
         """Return the verdict for a number of the scale."""
-        return level_verdict(self, reply, range(self._lowest, self._highest + 1))
+        return _level_verdict(self, reply, range(self._lowest, self._highest + 1))
 
 
 _Rubrics = Mapping[str, str] | Mapping[int, str]
@@ -226,7 +225,7 @@ class RubricsScore(ModelJudge, entry="ragas.rubrics_score"):
             data = {name: value for name, value in data.items() if not name.startswith("reference")}
         question = self._referenced if "reference" in data else self._plain
         reply = yield from self.ask(question, sample, data)
-        return level_verdict(self, reply, self._scale)
+        return _level_verdict(self, reply, self._scale)
 
     def _question(self, name: str) -> Question[Any]:
         """Return the question with the caller's levels and no examples, or else with those of the pack."""
@@ -276,7 +275,18 @@ class InstanceRubrics(ModelJudge, entry="ragas.instance_rubrics"):
         schema = Grade if self.compat else finding_schema(scale)
         request = self.request(self.question, sample, {"levels": listed, **data})
         reply = yield replace(request, schema=schema)
-        return level_verdict(self, reply, scale)
+        return _level_verdict(self, reply, scale)
+
+
+def _level_verdict(judge: Metric, reply: Any, scale: Sequence[int]) -> Verdict:
+    """Return the verdict for a level of a scale; one off the scale is unscored, with the level as its value."""
+    level, lowest, highest = reply.verdict, scale[0], scale[-1]
+    if level not in scale:
+        detail = f"{level} is no level of the scale from {lowest} to {highest}"
+        return Verdict.without_score("invalid_output", detail, value=level, rationale=reply.rationale)
+    feedback = "" if level == highest else reply.feedback
+    score = (level - lowest) / (highest - lowest)
+    return judge.verdict(score, value=level, rationale=reply.rationale, feedback=feedback)
 
 
 def _rubric_fills(

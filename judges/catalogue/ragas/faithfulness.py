@@ -7,7 +7,8 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from itertools import chain, repeat
 from pathlib import Path
-from typing import Annotated, Any, Literal, Unpack, get_args
+from typing import Annotated, Any, Literal, NamedTuple, Unpack, get_args
+from unicodedata import normalize
 
 from pydantic import Field, JsonValue
 
@@ -16,11 +17,11 @@ from judges.catalogue.parts.claims import (
     CLAIMS,
     SUPPORT,
     YesNo,
-    bullets,
     claims_in,
     claims_in_each,
     grounded_verdict,
     in_order,
+    listed_feedback,
     numbered_items,
     one_each,
     reasons,
@@ -38,7 +39,7 @@ from judges.catalogue.parts.fields import (
     reference_in,
 )
 from judges.catalogue.parts.similarity import Scorer, score_pairs
-from judges.catalogue.parts.text import count_characters, count_words, occurs_in, plain_text, quotations, sentences
+from judges.catalogue.parts.text import count_characters, count_words, sentences
 from judges.errors import CannotJudge, ConfigurationError, unfit
 from judges.models.providers.local_models import HHEM
 from judges.prompting.prompts import Question, ReplySchema
@@ -154,7 +155,7 @@ class FaithfulnessWithHHEM(ModelJudge, entry="ragas.faithfulness_with_hhem", pac
         probabilities = yield from self._consistencies([(premise, one) for one in statements], sample)
         items = tuple(self._item(*pair) for pair in zip(statements, probabilities, strict=True))
         wrong = [item.subject for item in items if not item.passed]
-        feedback = self.say("unsupported", sample, claims=bullets(wrong)) if wrong else ""
+        feedback = listed_feedback(self, sample, {"unsupported": wrong}, "claims")
         return self.verdict(share(items), rationale=reasons(items), feedback=feedback, items=items)
 
     def _consistencies(self, pairs: list[tuple[str, str]], sample: Sample) -> Generator[Any, Any, list[float]]:
@@ -197,6 +198,100 @@ def _classifier(classifier: Any, device: str | None) -> Scorer:
     return scorer
 
 
+_LETTER = r"[^\W_]"
+
+_PARAGRAPH = r"\n[^\S\n]*\n"
+
+_BEGINS = r"(?=[^\s.,;:!?)\]»›])"
+
+
+class _Kind(NamedTuple):
+    """A kind of quotation: its opening mark, and alternative patterns for its end, tried in turn."""
+
+    opens: re.Pattern[str]
+    ends: tuple[re.Pattern[str], ...]
+
+
+def _kind(opens: str, closes: str, *, instead: str = "", ends: str = _PARAGRAPH) -> _Kind:
+    """Return a kind that ends at its closing mark, another opening or `ends`; `instead` may also close it."""
+    patterns = (f"(?P<closes>{mark})|{opens}|{ends}" for mark in (closes, instead) if mark)
+    return _Kind(re.compile(opens), tuple(map(re.compile, patterns)))
+
+
+_STRAIGHT = _Kind(
+    re.compile(r"(?<!\d)[\"＂]"),  # after a number it means inches
+    (re.compile(r"(?P<closes>[\"＂”])|“|\n"), re.compile(r"(?P<closes>[\"＂])|\n")),
+)
+
+_KINDS = (
+    _STRAIGHT,
+    _kind("[“〝]", "[”〞]", instead='"'),
+    _kind("„", "[“”]", instead='"'),
+    _kind(r"(?<!\w)”(?=\S)", r"(?<=\S)”"),  # Swedish and Finnish
+    _kind(rf"(?<!\w)»{_BEGINS}", r"(?<=\S)[«»](?!\w)"),  # German and Danish
+    _kind("«", "»"),
+    _kind(rf"(?<!\w)›{_BEGINS}", r"(?<=\S)[‹›](?!\w)"),
+    _kind("‹", "›"),
+    _kind("「", "」"),
+    _kind("『", "』"),
+    _kind("《", "》"),
+    _kind("﹁", "﹂"),
+    _kind(r"(?<!\w)״(?=\S)", r"(?<=\S)״(?!\w)"),  # Hebrew
+    _kind("‚", rf"[‘’](?!{_LETTER})"),
+    _kind(rf"(?<!{_LETTER})[‘'](?=\S)", rf"(?<=\S)[’'](?!{_LETTER})", ends=r"\n"),  # no apostrophe in a word
+)
+
+_OPENING = re.compile("|".join(f"({kind.opens.pattern})" for kind in _KINDS))
+
+_QUOTATION_MARKS = re.compile("[“”„«»‹›「」『』《》〝〞﹁﹂״＂\"‘’‚']")
+
+_OMISSION = re.compile(r" ?[\[(（]? ?(?:\.{3,}|…+) ?[\])）]? ?")
+
+_QUOTATION_ENDS = " .,;:!?。，；：！？、"
+
+_HAN = r"\u3001-\u303f\u3040-\u30ff\u3400-\u9fff\uff01-\uff65"
+
+_BLANK_IN_CHINESE = re.compile(rf"(?<=[{_HAN}]) | (?=[{_HAN}])")
+
+
+def _quoted_in(text: str) -> tuple[str, ...]:
+    """Return the texts between quotation marks, outermost ones only.
+
+    Apostrophes inside words and inch signs are not quotation marks. A quotation ends within its paragraph, and one
+    in straight marks within its line.
+    """
+    quoted: list[str] = []
+    place = 0
+    while opening := _OPENING.search(text, place):
+        place = opening.end()
+        kind = _KINDS[(opening.lastindex or 1) - 1]
+        matches = (pattern.search(text, place) for pattern in kind.ends)
+        closing = next((match for match in matches if match and match["closes"]), None)
+        if closing is not None:
+            quoted.append(text[place : closing.start()].strip())
+            place = closing.end()
+    return tuple(quotation for quotation in quoted if quotation)
+
+
+def _plain_text(text: str, *, casefold: bool = True) -> str:
+    """Return a text without quotation marks, width-normalised, with single blanks, and none beside Chinese."""
+    text = normalize("NFKC", _QUOTATION_MARKS.sub("", text))
+    text = _BLANK_IN_CHINESE.sub("", " ".join(text.split()))
+    return text.casefold() if casefold else text
+
+
+def _occurs_in(quotation: str, source: str, *, casefold: bool = True) -> bool:
+    """Return whether a quotation occurs in a text from `_plain_text`; parts around `...` must occur in order."""
+    begin = 0
+    for part in _OMISSION.split(_plain_text(quotation, casefold=casefold)):
+        words = part.strip(_QUOTATION_ENDS)
+        place = source.find(words, begin)
+        if place < 0:
+            return False
+        begin = place + len(words)
+    return True
+
+
 _MARK = "[\"\u201c\u201d\u201e\u201f'\u2018\u2019`\u00b4]"
 _BETWEEN_ANY_MARKS = re.compile(f"{_MARK}(.*?){_MARK}")
 
@@ -237,7 +332,7 @@ class QuotedSpansAlignment(ComputedMetric, entry="ragas.quoted_spans_alignment",
         occurs = self._as_ragas(sample) if self.compat else self._in_contexts(sample)
         items = tuple(Verdict.checked(occurs(span), subject=span) for span in spans)
         astray = [item.subject for item in items if not item.passed]
-        feedback = self.say("astray", sample, quotations=bullets(astray)) if astray else ""
+        feedback = listed_feedback(self, sample, {"astray": astray}, "quotations")
         return self.verdict(share(items), rationale=feedback, feedback=feedback, items=items)
 
     def _nothing_quoted(self) -> Verdict:
@@ -247,13 +342,13 @@ class QuotedSpansAlignment(ComputedMetric, entry="ragas.quoted_spans_alignment",
     def _quotations(self, answer: str) -> Sequence[str]:
         return [
             one
-            for one in quotations(answer)
+            for one in _quoted_in(answer)
             if count_words(one) >= self._words or count_characters(one) >= self._characters
         ]
 
     def _in_contexts(self, sample: Sample) -> Callable[[str], bool]:
-        source = plain_text(" ".join(contexts_in(sample)), casefold=self._casefold)
-        return lambda span: occurs_in(span, source, casefold=self._casefold)
+        source = _plain_text(" ".join(contexts_in(sample)), casefold=self._casefold)
+        return lambda span: _occurs_in(span, source, casefold=self._casefold)
 
     def _between_any_marks(self, answer: str) -> Sequence[str]:
         spans = [one.strip() for one in _BETWEEN_ANY_MARKS.findall(answer)]
@@ -413,6 +508,4 @@ class NoiseSensitivity(ModelJudge, entry="ragas.noise_sensitivity", pack="noise_
 
     def _advice(self, sample: Sample, items: Sequence[Verdict]) -> str:
         wrong = {kind: [one.subject for one in items if one.value == kind] for kind in get_args(Origin)[1:]}
-        return "\n".join(
-            self.say(kind, sample, claims=bullets(claims)) for kind, claims in wrong.items() if claims
-        )
+        return listed_feedback(self, sample, wrong, "claims")

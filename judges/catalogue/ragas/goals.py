@@ -12,8 +12,8 @@ from judges.catalogue.metric import ModelJudge, ModelSettings, all_of
 from judges.catalogue.parts.claims import (
     YesNo,
     YesNos,
-    bullets,
     in_order,
+    listed_feedback,
     non_blank,
     numbered_items,
     one_each,
@@ -264,9 +264,7 @@ class TopicAdherence(ModelJudge, entry="ragas.topic_adherence", pack="topic_adhe
         """Return feedback on what lowers the score in this mode: topics wrongly answered, then wrongly refused."""
         faults = {"precision": _STANDINGS[1:2], "recall": _STANDINGS[2:3]}.get(self._mode, _STANDINGS[1:3])
         wrong = {fault: [item.subject for item in items if item.value == fault] for fault in faults}
-        return "\n".join(
-            self.say(fault, sample, topics=bullets(topics)) for fault, topics in wrong.items() if topics
-        )
+        return listed_feedback(self, sample, wrong, "topics")
 
 
 def _pad(reply: YesNos, count: int) -> list[YesNo]:

@@ -5,25 +5,35 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
-from typing import Literal, Unpack
+from typing import Any, Literal, Unpack, get_args
+from unicodedata import normalize
 
 from judges.catalogue.metric import MetricSettings
-from judges.catalogue.parts.similarity import DistanceMeasure, Likeness, bind_settings, distance_of, import_extra
-from judges.catalogue.parts.text import (
-    Normalization,
-    Tokenizer,
-    check_length,
-    checked_normalization,
-    common_ends,
-    common_subsequence,
-    f_score,
-    normalize_text,
-    tokens,
-)
+from judges.catalogue.parts.similarity import DistanceMeasure, Likeness, distance_of, import_extra
+from judges.catalogue.parts.text import Tokenizer, f_score, tokens
 from judges.entry import own_tables
-from judges.errors import CannotJudge, ConfigurationError
+from judges.errors import CannotJudge, ConfigurationError, one_line, shortened, unfit
 from judges.sample import Sample
+
+
+def _bind_settings(
+    score: Callable[..., Any], settings: Mapping[str, object], *, setting: str
+) -> Callable[..., Any]:
+    """Return a function of sacrebleu with settings bound, after a trial call.
+
+    Raises:
+        ConfigurationError: If it does not accept a setting, or its value.
+    """
+    bound = partial(score, **settings)
+    try:
+        bound(["word"], [["word"]])
+    except Exception as error:
+        raise ConfigurationError(
+            f"{setting}: {score.__name__} takes no {shortened(dict(settings))}: {one_line(error)}"
+        ) from error
+    return bound
 
 
 class BleuScore(Likeness, entry="ragas.bleu_score"):
@@ -54,7 +64,7 @@ class BleuScore(Likeness, entry="ragas.bleu_score"):
         self._whole = "tokenize" in kwargs
         defaults = {"tokenize": "none", "force": True, "use_effective_order": not self.compat}
         corpus_bleu = import_extra("sacrebleu", extra="sacrebleu", judge=self.name).corpus_bleu
-        self._bleu = bind_settings(corpus_bleu, {**defaults, **kwargs}, setting="kwargs")
+        self._bleu = _bind_settings(corpus_bleu, {**defaults, **kwargs}, setting="kwargs")
 
     def likeness(self, response: str, reference: str) -> float:
         """Return BLEU, from 0 to 1."""
@@ -89,7 +99,7 @@ class ChrfScore(Likeness, entry="ragas.chrf_score"):
         super().__init__(**settings)
         defaults = {"char_order": char_order, "word_order": word_order, "beta": beta}
         corpus_chrf = import_extra("sacrebleu", extra="sacrebleu", judge=self.name).corpus_chrf
-        self._chrf = bind_settings(corpus_chrf, {**defaults, **kwargs}, setting="kwargs")
+        self._chrf = _bind_settings(corpus_chrf, {**defaults, **kwargs}, setting="kwargs")
         self._lowercase = lowercase
 
     def likeness(self, response: str, reference: str) -> float:
@@ -203,6 +213,64 @@ def _without_l(word: str) -> str:
     return word[:-1] if word.endswith("ll") and _measure(word[:-1]) > 1 else word
 
 
+_CELLS = 4e10
+"""Largest table of two texts that is still compared, in cells of one bit: a few seconds."""
+
+
+def _common_ends(a: Sequence[str], b: Sequence[str]) -> tuple[int, int]:
+    """Return the lengths of the common beginning of two sequences, and of the common end of the rest."""
+    most = min(len(a), len(b))
+    head = next((place for place in range(most) if a[place] != b[place]), most)
+    most -= head
+    tail = next((place for place in range(most) if a[-1 - place] != b[-1 - place]), most)
+    return head, tail
+
+
+def _check_length(a: Sequence[str], b: Sequence[str]) -> None:
+    """Check that comparing two texts cell by cell takes no more than a few seconds.
+
+    Raises:
+        CannotJudge: `undefined`, if it would.
+    """
+    if len(a) * len(b) > _CELLS:
+        raise CannotJudge("undefined", f"texts of {len(a)} and {len(b)} are too long to be compared")
+
+
+def _common_subsequence(a: Sequence[str], b: Sequence[str], *, block: int = 8192) -> int:
+    """Return the length of the longest common subsequence, exactly.
+
+    Bit-parallel after Hyyrö (2004), a block of `a` at a time: O(n * m / 64), in little memory.
+
+    Raises:
+        CannotJudge: `undefined`, if the parts between the common ends would take more than a few seconds.
+    """
+    head, tail = _common_ends(a, b)
+    shared = set(a) & set(b)
+    left, right = ([token for token in text[head : len(text) - tail] if token in shared] for text in (a, b))
+    _check_length(left, right)
+    carries = bytearray(len(right))
+    middle = sum(_common_in(left[start : start + block], right, carries) for start in range(0, len(left), block))
+    return head + middle + tail
+
+
+def _common_in(block: Sequence[str], other: Sequence[str], carries: bytearray) -> int:
+    """Return the contribution of one block to the common subsequence; `carries` pass from block to block."""
+    places: dict[str, int] = {}
+    for place, token in enumerate(block):
+        places[token] = places.get(token, 0) | 1 << place
+    full = (1 << len(block)) - 1
+    rows = full
+    for place, token in enumerate(other):
+        where = places.get(token, 0)
+        carry = carries[place]
+        if where or carry:
+            hits = rows & where
+            total = rows + hits + carry
+            carries[place] = total > full
+            rows = (total | (rows - hits)) & full
+    return len(block) - rows.bit_count()
+
+
 _RougeType = Literal["rouge1", "rouge2", "rougeL"]
 _RougeMode = Literal["fmeasure", "precision", "recall"]
 _ENGLISH = re.compile(r"[a-z0-9]+")
@@ -242,7 +310,7 @@ class RougeScore(Likeness, entry="ragas.rouge_score"):
             raise CannotJudge("undefined", "the reference has no word to look for")
         if self._type == "rougeL":
             return self._value(
-                common_subsequence(response_tokens, reference_tokens), len(response_tokens), len(reference_tokens)
+                _common_subsequence(response_tokens, reference_tokens), len(response_tokens), len(reference_tokens)
             )
         ngrams, others = (_ngrams(words, int(self._type[-1])) for words in (response_tokens, reference_tokens))
         return self._value((ngrams & others).total(), ngrams.total(), others.total())
@@ -278,31 +346,56 @@ class NonLLMStringSimilarity(Likeness, entry="ragas.non_llm_string_similarity"):
         self,
         *,
         distance_measure: DistanceMeasure = "levenshtein",
-        normalize: Collection[Normalization] = (),
+        normalize: Collection[_Normalization] = (),
         **settings: Unpack[MetricSettings],
     ) -> None:
         super().__init__(**settings)
         self._distance = distance_of(distance_measure, judge=self.name)
         self._linear = self._distance.measure == "hamming"
-        self._normalize = checked_normalization(normalize)
+        self._normalize = _checked_normalization(normalize)
 
     def likeness(self, response: str, reference: str) -> float:
         """Return 1 - normalised distance."""
-        answer, expected = (normalize_text(text, self._normalize) for text in (response, reference))
+        answer, expected = (_normalize_text(text, self._normalize) for text in (response, reference))
         if answer == expected:
             return 1.0
         if not self._linear:
-            same = sum(common_ends(answer, expected))
-            check_length(answer[same:], expected[same:])
+            same = sum(_common_ends(answer, expected))
+            _check_length(answer[same:], expected[same:])
         return 1 - self._distance(expected, answer)
+
+
+_Normalization = Literal["nfkc", "trim", "casefold"]
+"""Differences removed before texts are compared: character forms, outer and repeated blanks, capital letters."""
+
+
+def _checked_normalization(names: Collection[_Normalization]) -> frozenset[_Normalization]:
+    """Return the names of normalisations as a set.
+
+    Raises:
+        ConfigurationError: If one is unknown.
+    """
+    allowed = get_args(_Normalization)
+    if isinstance(names, str) or not set(names) <= set(allowed):
+        raise unfit(f"normalize is a list of any of {', '.join(allowed)}", names)
+    return frozenset(names)
+
+
+def _normalize_text(text: str, by: Collection[_Normalization]) -> str:
+    """Apply normalisations to a text."""
+    if "nfkc" in by:
+        text = normalize("NFKC", text)
+    if "trim" in by:
+        text = " ".join(text.split())
+    return text.casefold() if "casefold" in by else text
 
 
 class _Normalized(Likeness):
     """The base of judges that compare texts as wholes, which may be normalised first."""
 
-    def __init__(self, *, normalize: Collection[Normalization] = (), **settings: Unpack[MetricSettings]) -> None:
+    def __init__(self, *, normalize: Collection[_Normalization] = (), **settings: Unpack[MetricSettings]) -> None:
         super().__init__(**settings)
-        self._normalize = checked_normalization(normalize)
+        self._normalize = _checked_normalization(normalize)
 
 
 class ExactMatch(_Normalized, entry="ragas.exact_match"):
@@ -310,7 +403,7 @@ class ExactMatch(_Normalized, entry="ragas.exact_match"):
 
     def likeness(self, response: str, reference: str) -> float:
         """Return 1 if the texts are the same, else 0."""
-        return float(normalize_text(response, self._normalize) == normalize_text(reference, self._normalize))
+        return float(_normalize_text(response, self._normalize) == _normalize_text(reference, self._normalize))
 
 
 class StringPresence(_Normalized, entry="ragas.string_presence"):
@@ -318,7 +411,7 @@ class StringPresence(_Normalized, entry="ragas.string_presence"):
 
     def likeness(self, response: str, reference: str) -> float:
         """Return 1 if the reference occurs in the answer, else 0."""
-        return float(normalize_text(reference, self._normalize) in normalize_text(response, self._normalize))
+        return float(_normalize_text(reference, self._normalize) in _normalize_text(response, self._normalize))
 
     def advice(self, sample: Sample, response: str, reference: str) -> str:  # noqa: ARG002 - the base passes all
         """Return feedback that a text is absent, with its length alone."""

@@ -137,7 +137,7 @@ class SummarizationScore(ModelJudge, entry="ragas.summarization_score", pack="su
     def _open_questions(self, sample: Sample, items: Sequence[Verdict]) -> str:
         """Return feedback that names the questions the summary leaves open."""
         open_questions = [item.subject for item in items if not item.passed and item.subject]
-        return self.say("open", sample, questions=claims.bullets(open_questions)) if open_questions else ""
+        return claims.listed_feedback(self, sample, {"open": open_questions}, "questions")
 
 
 def _source_in(sample: Sample) -> str:

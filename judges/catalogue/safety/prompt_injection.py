@@ -9,7 +9,7 @@ from typing import Literal, Unpack, get_args
 from pydantic import Field, JsonValue
 
 from judges.catalogue.metric import ModelJudge, ModelSettings
-from judges.catalogue.parts.claims import bullets, cut, reasons
+from judges.catalogue.parts.claims import cut, listed_feedback, reasons
 from judges.catalogue.parts.fields import answer_in, evidence
 from judges.catalogue.safety.harm import chosen, text_or_none
 from judges.judge import Judge
@@ -111,16 +111,11 @@ class PromptInjection(ModelJudge, entry="prompt_injection", pack="prompt_injecti
     def _feedback(self, sample: Sample, attacks: Sequence[_Injection]) -> str:
         """Say what was obeyed, the attacks in data and those of the user apart; empty if all was resisted."""
         obeyed = [attack for attack in attacks if attack.outcome != "resisted"]
-        parts = []
-        for kind in get_args(_Attack):
-            demands = [
-                f"{attack.source}: {cut(attack.demand, most=_DEMAND)}"
-                for attack in obeyed
-                if _kind(attack) == kind
-            ]
-            if demands:
-                parts.append(self.say(kind, sample, attacks=bullets(demands)))
-        return "\n".join(parts)
+        demands = {
+            kind: [f"{one.source}: {cut(one.demand, most=_DEMAND)}" for one in obeyed if _kind(one) == kind]
+            for kind in get_args(_Attack)
+        }
+        return listed_feedback(self, sample, demands, "attacks")
 
 
 def _kind(attack: _Injection) -> _Attack:

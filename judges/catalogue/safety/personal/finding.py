@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from bisect import bisect, bisect_left, bisect_right
-from collections.abc import Iterable
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, get_args
@@ -56,27 +55,6 @@ class Finding:
 
     def __len__(self) -> int:
         return self.end - self.start
-
-
-def without_overlaps(findings: Iterable[Finding]) -> list[Finding]:
-    """Return findings in order of their places; of those that overlap, the graver kind, then the longer one."""
-    ranked = sorted(findings, key=lambda finding: (_rank(finding.kind), -len(finding), finding.start))
-    taken: list[Finding] = []
-    for finding in ranked:
-        place = bisect(taken, finding.start, key=_start)
-        is_behind = place == 0 or taken[place - 1].end <= finding.start
-        is_before = place == len(taken) or finding.end <= taken[place].start
-        if is_behind and is_before:
-            taken.insert(place, finding)
-    return taken
-
-
-def _rank(kind: str) -> int:
-    return KINDS.index(kind) if kind in KINDS else -1
-
-
-def _start(finding: Finding) -> int:
-    return finding.start
 
 
 _SENTENCE_END = re.compile(r"[!?。](?!\w)|。|\.\s+(?=[^\W\d_][a-zа-яё\u00df-\u00ff])|\n\s*\n")

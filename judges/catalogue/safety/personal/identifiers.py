@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from datetime import date
 from functools import cache, lru_cache
@@ -36,7 +36,7 @@ _IN_CAPITALS = re.compile(
 _RESERVED = re.compile(r"(?:^|\.)(?:example(?:\.[a-z]{2,6}){0,2}|domain\.com|invalid|test)$")
 
 
-def emails(plain: Plain) -> Iterator[Finding]:
+def _emails(plain: Plain) -> Iterator[Finding]:
     """Find e-mail addresses, in any script, and those spelt with `[at]`.
 
     Not found are placeholders (`user@example.com`), and what only looks like one: `git@github.com:a/b`,
@@ -119,7 +119,7 @@ _NO_TRUNK = frozenset(
 """Countries where a national number is written without a 0 before it."""
 
 
-def phones(plain: Plain, regions: Sequence[str]) -> Iterator[Finding]:
+def _phones(plain: Plain, regions: Collection[str]) -> Iterator[Finding]:
     """Find phone numbers: international ones, those with a label, and those grouped as is usual where they belong.
 
     A number reaches people, so lines that are toll-free, shared or premium are not found.
@@ -368,7 +368,7 @@ def known_countries() -> frozenset[str]:
     return frozenset(entry.country for entry in _formats()) - {""}
 
 
-def national_ids(plain: Plain, countries: Collection[str]) -> Iterator[Finding]:
+def _national_ids(plain: Plain, countries: Collection[str]) -> Iterator[Finding]:
     """Find identity and passport numbers.
 
     Args:
@@ -444,7 +444,7 @@ _CODE = re.compile(r"[=(\[{<]\s*$")
 """What stands before a number in code."""
 
 
-def cards(plain: Plain) -> Iterator[Finding]:
+def _cards(plain: Plain) -> Iterator[Finding]:
     """Find numbers of payment cards: with the check digit, in a length and with a beginning that are in use."""
     from stdnum import luhn  # noqa: PLC0415 - an extra, imported on demand
 
@@ -469,7 +469,7 @@ _LONGEST_IBAN = 34
 """As the standard allows."""
 
 
-def ibans(plain: Plain) -> Iterator[Finding]:
+def _ibans(plain: Plain) -> Iterator[Finding]:
     """Find international bank account numbers, with their country's format and check digits."""
     from stdnum import iban  # noqa: PLC0415 - an extra, imported on demand
 
@@ -503,7 +503,7 @@ _IP = re.compile(
 _VERSION = re.compile(r"(?:version|release|firmware|build|v|rev)[ .:]*$", re.IGNORECASE)
 
 
-def ip_addresses(plain: Plain) -> Iterator[Finding]:
+def _ip_addresses(plain: Plain) -> Iterator[Finding]:
     """Find addresses of the public internet, of either version.
 
     Not found are those of private networks, of documentation and the like, and numbers of versions.
@@ -515,3 +515,20 @@ def ip_addresses(plain: Plain) -> Iterator[Finding]:
             continue
         if address.is_global and not _VERSION.search(plain.text, max(0, match.start() - 12), match.start()):
             yield Finding("ip_address", match.start(), match.end())
+
+
+def identifiers(plain: Plain, *, regions: Collection[str], countries: Collection[str]) -> Iterator[Finding]:
+    """Find addresses of e-mail and networks, numbers of phones, cards and accounts, and those of identities.
+
+    Args:
+        plain: The text.
+        regions: ISO codes of the countries whose national phone numbers count.
+        countries: ISO codes of the countries whose identity numbers count.
+    """
+    yield from _emails(plain)
+    if any(character.isdecimal() for character in plain.text):
+        yield from _ibans(plain)
+        yield from _cards(plain)
+        yield from _national_ids(plain, countries)
+        yield from _phones(plain, regions)
+        yield from _ip_addresses(plain)
