@@ -570,3 +570,10 @@ def test_an_evaluation_becomes_a_table_of_pandas() -> None:
     assert list(table["good"].fillna(-1)) == [1.0, 0.0, 1.0, -1]
     assert table["good_unscored"].iloc[3] is not None
     assert list(table["short_passed"]) == [True] * 4
+
+
+def test_repeated_ids_are_told(caplog: pytest.LogCaptureFixture) -> None:
+    """Rows that share an id all count, and which ids they are is logged once."""
+    rows = [{"id": name, "question": f"q{n}", "answer": "s"} for n, name in enumerate("abab")]
+    assert len(evaluate(rows, "length:at_most=3")) == 4
+    assert caplog.text.count("repeated ids, of 2 further rows: 'a', 'b'; rows are told apart by their place") == 1

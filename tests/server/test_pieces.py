@@ -318,21 +318,24 @@ def _in_every_field_of_messages() -> tuple[list[Any], dict[str, Any]]:
     thought = {"type": "thinking", "thinking": "BAD", "signature": "BAD"}
     cited = {"type": "char_location", "cited_text": "BAD", "document_index": 0, "document_title": "BAD"}
     block = {"type": "text", "text": _TEXT, "citations": [cited]}
+    search = {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {"query": "BAD"}}
     head = {"id": "m1", "type": "message", "role": "assistant", "model": "m", "usage": _USAGE}
-    whole = {**head, "content": [thought, block], "stop_reason": "end_turn", "stop_sequence": "BAD"}
+    whole = {**head, "content": [thought, search, block], "stop_reason": "end_turn", "stop_sequence": "BAD"}
     whole["container"] = {"id": "BAD"}
     events: list[Any] = [
         {"type": "message_start", "message": {**head, "content": [], "stop_reason": None}},
         {"type": "content_block_start", "index": 0, "content_block": thought},
         {"type": "content_block_delta", "index": 0, "delta": {"type": "thinking_delta", "thinking": "BAD"}},
         {"type": "content_block_stop", "index": 0},
-        {"type": "content_block_start", "index": 1, "content_block": {**block, "text": ""}},
-        {"type": "content_block_delta", "index": 1, "delta": {"type": "citations_delta", "citation": cited}},
+        {"type": "content_block_start", "index": 1, "content_block": search},
+        {"type": "content_block_stop", "index": 1},
+        {"type": "content_block_start", "index": 2, "content_block": {**block, "text": ""}},
+        {"type": "content_block_delta", "index": 2, "delta": {"type": "citations_delta", "citation": cited}},
         *(
-            {"type": "content_block_delta", "index": 1, "delta": {"type": "text_delta", "text": word}}
+            {"type": "content_block_delta", "index": 2, "delta": {"type": "text_delta", "text": word}}
             for word in _TEXT.replace(" ", " |").split("|")
         ),
-        {"type": "content_block_stop", "index": 1},
+        {"type": "content_block_stop", "index": 2},
         {"type": "message_delta", "delta": {"stop_reason": "end_turn", "stop_sequence": "BAD"}, "usage": _USAGE},
         {"type": "message_stop"},
     ]
@@ -366,6 +369,61 @@ def test_no_field_beside_a_refused_piece_goes_out() -> None:
                 assert "One is good." in text
                 assert (second or "content_filter", "BAD" in text) == (second or "content_filter", False), text
                 assert (second in text) if second else '"passed":false' in text.replace(": ", ":")
+
+
+_ENDING = {
+    "responses": [
+        *("created", "in_progress", "output_item.added 0", "content_part.added 0"),
+        *("output_text.delta 0", "output_text.delta 0", "output_text.delta 0"),
+        *("output_text.done 0", "content_part.done 0", "output_item.done 0"),
+        *("output_item.added 1", "output_item.done 1", "completed"),
+    ],
+    "messages": [
+        *("message_start", "content_block_start 0"),
+        *("content_block_delta 0", "content_block_delta 0", "content_block_delta 0", "content_block_stop 0"),
+        *("content_block_start 1", "content_block_delta 1", "content_block_stop 1"),
+        *("message_delta", "message_stop"),
+    ],
+}
+
+
+def _named(event: dict[str, Any]) -> str:
+    """Return the name of an event, and the place in the answer that it speaks of."""
+    place = event.get("output_index", event.get("index", ""))
+    return f"{event['type'].removeprefix('response.')} {place}".strip()
+
+
+def test_an_accepted_stream_ends_with_the_calls_and_without_the_thoughts() -> None:
+    """What a tool was asked follows the text in a place of its own; what was thought before it has none."""
+    with _guarding("", policy={"keep_reasoning": True}) as (guard, upstream):
+        for dialect, make in _EVERY_FIELD.items():
+            upstream.reply = _at_first(*json.loads(json.dumps(make()).replace("BAD", "fine")), "")
+            text = guard.post(PATHS[dialect], body_in(dialect, stream=True)).text
+            events = [json.loads(event) for event in events_of(text)]
+            assert [_named(event) for event in events] == _ENDING[dialect]
+            assert "fine" not in json.dumps(events[:2])
+            if dialect == "responses":
+                first, last = events[0]["response"], events[-1]["response"]
+                assert (first["output"], first["status"], first["usage"]) == ([], "in_progress", None)
+                assert (events[2]["item"]["content"], last["id"]) == ([], first["id"])
+                assert [item["type"] for item in last["output"]] == ["message", "web_search_call"]
+            else:
+                assert (events[0]["message"]["content"], events[0]["message"]["stop_reason"]) == ([], None)
+        call = {**_CALL, "function": {"name": "look", "arguments": "{}"}}
+        said, called = {"role": "assistant", "content": "One. Two."}, {"tool_calls": [call]}
+        upstream.reply = lambda _: _chunks_of(said, called, finish_reason="tool_calls")
+        offered = {"type": "function", "function": {"name": "look"}}
+        *chunks, _ = events_of(guard.chat(stream=True, tools=[offered]).text)
+        first, *others = [json.loads(chunk) for chunk in chunks]
+        for name in ("id", "object", "created", "model"):
+            assert {chunk[name] for chunk in others} == {first[name]}
+        deltas = [choice["delta"] for chunk in (first, *others) for choice in chunk["choices"]]
+        assert [{name for name, value in delta.items() if value} for delta in deltas] == [
+            {"role", "content"},
+            {"content"},
+            {"tool_calls"},
+        ]
+        assert "content" not in deltas[-1]
 
 
 def test_structured_answers_are_held_back() -> None:
