@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count, product
 from pathlib import Path
@@ -163,6 +163,23 @@ def test_exhausted() -> None:
             assert ending[dialect] in text
             assert '"passed":false' in text
             assert "BAD" not in text
+
+
+_TEXT_IN: dict[str, Callable[[Any], Any]] = {
+    "chat": lambda event: event["choices"][0]["delta"].get("content"),
+    "responses": lambda event: event.get("delta"),
+    "messages": lambda event: event["delta"].get("text") if "delta" in event else None,
+}
+
+
+def test_a_fallback_ends_what_was_released() -> None:
+    """Where no attempt may go on from the pieces that are out, the fallback text is the last of them."""
+    policy = {"max_attempts": 1, "on_exhausted": "fallback", "fallback": "Sorry."}
+    with _guarding(FIRST, policy=policy) as (guard, _):
+        for dialect in DIALECTS:
+            sent = events_of(guard.post(PATHS[dialect], body_in(dialect, stream=True)).text)
+            texts = [_TEXT_IN[dialect](json.loads(event)) for event in sent if event != "[DONE]"]
+            assert [text for text in texts if text] == ["One is good.", "\n\nSorry."]
 
 
 def wants_three(answer: str) -> Verdict:
@@ -424,6 +441,8 @@ def test_an_accepted_stream_ends_with_the_calls_and_without_the_thoughts() -> No
             {"tool_calls"},
         ]
         assert "content" not in deltas[-1]
+        (choice,) = first["choices"]
+        assert (choice.keys() - {"delta"}, choice["index"]) == ({"index", "logprobs", "finish_reason"}, 0)
 
 
 def test_structured_answers_are_held_back() -> None:
