@@ -432,6 +432,7 @@ def test_an_accepted_stream_ends_with_the_calls_and_without_the_thoughts() -> No
         offered = {"type": "function", "function": {"name": "look"}}
         *chunks, _ = events_of(guard.chat(stream=True, tools=[offered]).text)
         first, *others = [json.loads(chunk) for chunk in chunks]
+        assert first["id"] == f"chatcmpl-{others[-1]['refine']['id']}"
         for name in ("id", "object", "created", "model"):
             assert {chunk[name] for chunk in others} == {first[name]}
         deltas = [choice["delta"] for chunk in (first, *others) for choice in chunk["choices"]]
