@@ -191,7 +191,9 @@ def test_a_client_that_asks_gets_a_replacement() -> None:
     """The end of the stream has the answer that takes the place; a client that did not ask has it flagged."""
     late, whole = "One is good. Two, too.", "Three it is."
     settings: Any = {"judge": "tests.server.test_pieces:wants_three", "policy": {"on_late_refusal": "replace"}}
-    with _guarding(*[late, whole, late, late, "Three is BAD.", whole] * 3, **settings) as (guard, _):
+    longer = f"{late} Three at last."
+    texts = [late, whole, late, late, "Three is BAD.", whole] * 3 + [late, longer] * 3
+    with _guarding(*texts, **settings) as (guard, _):
         for dialect in DIALECTS:
             asked = body_in(dialect, stream=True) | {"refine": {"on_late_refusal": "replace"}}
             replaced = guard.post(PATHS[dialect], asked).text
@@ -207,6 +209,10 @@ def test_a_client_that_asks_gets_a_replacement() -> None:
             for text in (replaced, plain, not_streamed):
                 assert "BAD" not in text
                 assert "SECRET" not in text
+        for dialect in DIALECTS:
+            asked = body_in(dialect, stream=True) | {"refine": {"on_late_refusal": "replace"}}
+            text = guard.post(PATHS[dialect], asked).text
+            assert (text.count("Three at last."), f'"replacement":"{longer}"' in text) == (1, True)
 
 
 def test_a_request_asks_for_what_the_policy_has() -> None:
@@ -226,7 +232,8 @@ def _chunks_of(*deltas: dict[str, Any], **ending: Any) -> Wire:
     events: list[dict[str, Any]] = [{**head, "choices": [choice]} for choice in choices]
     events.append({**head, "choices": [], "usage": usage})
     text = "".join(f"data: {json.dumps(event)}\n\n" for event in events)
-    return answered(f"{text}data: [DONE]\n\n".encode(), kind="text/event-stream")
+    headers = {"x-ratelimit-left": "9"}
+    return answered(f"{text}data: [DONE]\n\n".encode(), kind="text/event-stream", headers=headers)
 
 
 _CALL = {"index": 0, "id": "1", "type": "function", "function": {"name": "look", "arguments": '{"q": "BAD"}'}}
@@ -244,14 +251,17 @@ _BESIDE: dict[str, Wire] = {
 
 
 def test_nothing_beside_a_refused_piece_goes_out() -> None:
-    """Whatever an upstream says of it in other fields stays here, streamed and whole."""
+    """Whatever an upstream says of it in other fields stays here, streamed and whole; what it counted goes out."""
     with _guarding("", policy={"max_attempts": 2}) as (guard, upstream):
         for name, wire in _BESIDE.items():
             upstream.reply = lambda _, wire=wire: wire  # type: ignore[misc]
-            for reply in (guard.chat(stream=True).text, guard.chat().text):
+            streamed, whole = guard.chat(stream=True), guard.chat()
+            assert whole.headers["x-ratelimit-left"] == "9"
+            for reply in (streamed.text, whole.text):
                 assert "One is good." in reply, name
                 assert "BAD" not in reply, name
                 assert "content_filter" in reply, name
+                assert '"total_tokens":16}' in reply, name
 
 
 _SENT = _chunks_of({"content": "One is good."}, {"content": " Two is better."}).sent.partition(b"\r\n\r\n")[2]
@@ -414,7 +424,8 @@ def test_an_accepted_stream_ends_with_the_calls_and_without_the_thoughts() -> No
     """What a tool was asked follows the text in a place of its own; what was thought before it has none."""
     with _guarding("", policy={"keep_reasoning": True}) as (guard, upstream):
         for dialect, make in _EVERY_FIELD.items():
-            upstream.reply = _at_first(*json.loads(json.dumps(make()).replace("BAD", "fine")), "")
+            written, whole = json.loads(json.dumps(make()).replace("BAD", "fine"))
+            upstream.reply = _at_first(written, whole, "")
             text = guard.post(PATHS[dialect], body_in(dialect, stream=True)).text
             events = [json.loads(event) for event in events_of(text)]
             assert [_named(event) for event in events] == _ENDING[dialect]
