@@ -457,6 +457,18 @@ def test_an_accepted_stream_ends_with_the_calls_and_without_the_thoughts() -> No
         assert (choice.keys() - {"delta"}, choice["index"]) == ({"index", "logprobs", "finish_reason"}, 0)
 
 
+def test_an_answer_that_is_too_long_for_the_judge_is_judged_in_its_pieces() -> None:
+    """Of what the judge of the whole is shown a part alone, pieces go out that were judged, and no whole does."""
+    accepted, statuses = Reply(json.dumps({"rationale": "r", "rating": 4, "feedback": ""})), []
+    with serving(lambda _: accepted) as model:
+        settings = {"judge": "helpfulness", "judge_model": f"{model.url}#m"}
+        for release in ({}, {"release": "answer", "piece_judge": None}):
+            policy = {"max_conversation_chars": 1_000, "piece_chars": 400}
+            with _guarding("One is good. " * 100, policy=policy, **settings, **release) as (guard, _):
+                statuses.append(guard.chat().status_code)
+    assert statuses == [200, 422]
+
+
 def test_structured_answers_are_held_back() -> None:
     """JSON, several answers and requests that ask for it come whole, and the record says why."""
     with _guarding("One is good. Two is good.") as (guard, _):
