@@ -469,16 +469,17 @@ def test_an_answer_that_is_too_long_for_the_judge_is_judged_in_its_pieces() -> N
     assert statuses == [200, 422]
 
 
-def test_structured_answers_are_held_back() -> None:
-    """JSON, several answers and requests that ask for it come whole, and the record says why."""
-    with _guarding("One is good. Two is good.") as (guard, _):
-        form = {"type": "json_object"}
+def test_what_has_no_pieces_is_held_back() -> None:
+    """JSON, several answers, unjudged ones and requests that ask for it come whole, and the record says why."""
+    going_on = [*QUESTION, {"role": "assistant", "content": "One"}]
+    asked: list[dict[str, Any]] = [{"response_format": {"type": "json_object"}}, {"n": 2}, {"messages": going_on}]
+    with _guarding("One is good. Two is good.", unjudged="pass") as (guard, _):
         held = [
             json.loads(events_of(guard.chat(stream=True, **fields).text)[-2])
-            for fields in ({"response_format": form}, {"n": 2}, {"refine": {"release": "answer"}})
+            for fields in (*asked, {"refine": {"release": "answer"}})
         ]
-    assert held[0]["refine"]["held_back"] == "structured"
-    assert [one["choices"][0]["delta"]["content"] for one in held] == ["One is good. Two is good."] * 3
+    assert [one["refine"].get("held_back") for one in held] == ["structured", "choices", "unjudged", None]
+    assert [one["choices"][0]["delta"]["content"] for one in held] == ["One is good. Two is good."] * 4
 
 
 def test_metrics_have_the_first_text() -> None:
