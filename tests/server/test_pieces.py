@@ -165,6 +165,15 @@ def test_exhausted() -> None:
             assert "BAD" not in text
 
 
+def test_an_answer_of_no_piece_has_no_part() -> None:
+    """Where all was refused, the reply holds no text, nor a part that is empty."""
+    with _guarding("All is BAD.", policy={"max_attempts": 1}) as (guard, _):
+        replies = [guard.post(PATHS[dialect], body_in(dialect)).json() for dialect in DIALECTS]
+    assert [reply["refine"]["passed"] for reply in replies] == [False] * 3
+    chat, responses, messages = replies
+    assert (chat["choices"][0]["message"]["content"], responses["output"], messages["content"]) == ("", [], [])
+
+
 _TEXT_IN: dict[str, Callable[[Any], Any]] = {
     "chat": lambda event: event["choices"][0]["delta"].get("content"),
     "responses": lambda event: event.get("delta"),
