@@ -219,6 +219,7 @@ def test_an_unreadable_row_keeps_its_place(run: Run) -> None:
     assert evaluation.rows[1].sample is None
     assert evaluation.rows[1].verdicts["length"].unscored == "invalid_sample"
     assert evaluation.rows[3].error == "line 7 is torn"
+    assert evaluation.rows[3].verdicts["length"].detail == "the row cannot be read: line 7 is torn"
     assert evaluation.summary["length"].n == 5
     assert evaluation.summary["length"].mean == 1.0
 

@@ -136,9 +136,10 @@ def test_torn_and_foreign_lines_cost_their_cells_alone(tmp_path: Path, caplog: p
     lines = journal.read_bytes().splitlines(keepends=True)
     assert len(lines) == 5
     bad = [b'{"cell": 99999999999, "judge": "x"}\n', b"\x00\xff\n", b"[]\n", b'"text"\n', b'{"cell": "1"}\n']
+    bad.append(b'{"cell": -1, "judge": "helpfulness", "key": 1, "verdict": {"unscored": null}}\n')
     journal.write_bytes(b"".join([*lines[:2], *bad, *lines[3:-1], lines[-1][:-20]]))
     again = evaluate(rows, Helpfulness(model), run=run, resume=True)
-    assert "5 lines cannot be read, the first is line 3; their cells are judged again" in caplog.text
+    assert "6 lines cannot be read, the first is line 3; their cells are judged again" in caplog.text
     assert len(model.prompts) == 7
     assert again.scores == whole.scores
     assert {name: (run / name).read_bytes() for name in FILES} == before
