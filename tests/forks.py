@@ -115,6 +115,7 @@ def _become(
     module: str, words: list[str], streams: list[Connection], folder: Path, environment: Mapping[str, str]
 ) -> None:
     """Be the program, from its arguments to what it does at its end."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has tests in the background ignore it
     for number, stream in enumerate(streams):
         os.dup2(stream.fileno(), number)
         stream.close()

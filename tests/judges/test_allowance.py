@@ -363,7 +363,9 @@ def test_a_budget_of_cost_names_the_model_without_a_price(
     fault = f"{whose} is unknown, so max_cost cannot be kept; add it to prices"
     if named is not None:
         assert refusal_of(allowance) == ("budget", fault)
-    assert unkept_budget(Usage(calls=1, cost=None), cost=9.0, unpriced=named) == fault
+    spent = Usage(calls=1, cost=None)
+    assert unkept_budget(spent, cost=9.0, unpriced=named) == fault
+    assert refusal_of(Allowance(cost=9.0, spent=spent, unpriced=named)) == ("budget", fault)
 
 
 @pytest.mark.parametrize(

@@ -219,6 +219,7 @@ def test_an_unreadable_row_keeps_its_place(run: Run) -> None:
     assert evaluation.rows[1].sample is None
     assert evaluation.rows[1].verdicts["length"].unscored == "invalid_sample"
     assert evaluation.rows[3].error == "line 7 is torn"
+    assert evaluation.rows[3].verdicts["length"].detail == "the row cannot be read: line 7 is torn"
     assert evaluation.summary["length"].n == 5
     assert evaluation.summary["length"].mean == 1.0
 
@@ -570,3 +571,10 @@ def test_an_evaluation_becomes_a_table_of_pandas() -> None:
     assert list(table["good"].fillna(-1)) == [1.0, 0.0, 1.0, -1]
     assert table["good_unscored"].iloc[3] is not None
     assert list(table["short_passed"]) == [True] * 4
+
+
+def test_repeated_ids_are_told(caplog: pytest.LogCaptureFixture) -> None:
+    """Rows that share an id all count, and which ids they are is logged once."""
+    rows = [{"id": name, "question": f"q{n}", "answer": "s"} for n, name in enumerate("abab")]
+    assert len(evaluate(rows, "length:at_most=3")) == 4
+    assert caplog.text.count("repeated ids, of 2 further rows: 'a', 'b'; rows are told apart by their place") == 1

@@ -779,6 +779,8 @@ ADDRESSES = (
         ({"timeout_s": True}, "timeout_s is a number of seconds above 0"),
         ({"temperature": -1}, "temperature is a number from 0"),
         ({"temperature": float("nan")}, "temperature is a finite number"),
+        ({"temperature": True}, "temperature is a finite number, not True"),
+        ({"temperature": "hot"}, "temperature is a finite number, not 'hot'"),
         ({"extra": {"stream": True}}, "extra holds no stream"),
         ({"extra": {"seed": ...}}, "extra holds only what can be written as JSON"),
         ({"api_key": "a\nb"}, "holds a character that no header can hold"),

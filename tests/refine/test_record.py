@@ -532,16 +532,16 @@ def test_where_a_record_may_be(tmp_path: Path, caplog: pytest.LogCaptureFixture)
         place = name if "://" in name else str(tmp_path / name)
         assert isinstance(open_record(place), DatabaseRecord)
     assert type(open_record(tmp_path / "a.jsonl")).__name__ == "Record"
-    for wrong in (
-        "mysql://u:hunter2@h/d",
-        "sqlite://",
-        f"sqlite:///{tmp_path}",
-        "sqlite:////no/such/r.db",
-        "://",
-        7,
-        object(),
+    for wrong, told in (
+        ("mysql://u:hunter2@h/d", "a record in 'mysql' is not supported"),
+        ("sqlite://", "a file in a folder that exists, .* not ':memory:'"),
+        (f"sqlite:///{tmp_path}", "a file in a folder that exists"),
+        ("sqlite:////no/such/r.db", "a file in a folder that exists"),
+        ("://", "record is no URL that can be read"),
+        (7, "not 7"),
+        (object(), "record is a path, a URL such as"),
     ):
-        with pytest.raises(ConfigurationError) as refusal:
+        with pytest.raises(ConfigurationError, match=told) as refusal:
             open_record(wrong)
         assert "hunter2" not in str(refusal.value)
         assert "\n" not in str(refusal.value)

@@ -136,6 +136,15 @@ def test_the_fixture_fails_a_test(tmp_path: Path) -> None:
     assert "failed: length has a mean score of at least 0.7; it is 0.667" in result.stdout
 
 
+def test_a_gate_of_one_row_has_no_interval(tmp_path: Path) -> None:
+    """The mean of a single row is told as it is, without how far it may be off."""
+    (tmp_path / "rows.jsonl").write_text(json.dumps({"question": "q", "answer": "a"}))
+    words = ("evaluate", tmp_path / "rows.jsonl", "--judge", "length:at_most=3", "--out", tmp_path / "run")
+    result = refine(*words, "--fail-under", "length=0.8")
+    assert result.exit_code == 0
+    assert "it is 1.000 over 1 row" in result.stderr
+
+
 @pytest.mark.parametrize("command", ["evaluate", "rescore", "merge", "estimate", "compare", "show"])
 def test_each_command_has_help(command: str) -> None:
     """A command alone shows its help, with an example to copy."""

@@ -11,6 +11,7 @@ import random
 import resource
 import signal
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -135,9 +136,10 @@ def test_torn_and_foreign_lines_cost_their_cells_alone(tmp_path: Path, caplog: p
     lines = journal.read_bytes().splitlines(keepends=True)
     assert len(lines) == 5
     bad = [b'{"cell": 99999999999, "judge": "x"}\n', b"\x00\xff\n", b"[]\n", b'"text"\n', b'{"cell": "1"}\n']
+    bad.append(b'{"cell": -1, "judge": "helpfulness", "key": 1, "verdict": {"unscored": null}}\n')
     journal.write_bytes(b"".join([*lines[:2], *bad, *lines[3:-1], lines[-1][:-20]]))
     again = evaluate(rows, Helpfulness(model), run=run, resume=True)
-    assert "5 lines cannot be read, the first is line 3; their cells are judged again" in caplog.text
+    assert "6 lines cannot be read, the first is line 3; their cells are judged again" in caplog.text
     assert len(model.prompts) == 7
     assert again.scores == whole.scores
     assert {name: (run / name).read_bytes() for name in FILES} == before
@@ -499,6 +501,41 @@ def test_texts_are_not_embedded_again(tmp_path: Path, names: tuple[str, ...]) ->
         assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
+class RisingModel(CountingModel):
+    """A model that rates higher with every call."""
+
+    def send(self, request: ModelRequest) -> ModelResponse:
+        """Reply with the number of the call as the rating."""
+        response = super().send(request)
+        return replace(response, text=json.dumps({**RATING, "rating": self.calls}))
+
+
+class Insisting(Judge):
+    """Asks the same three times, and says what it heard."""
+
+    name = "insisting"
+
+    def __init__(self, model: CountingModel) -> None:
+        self._model = model
+
+    def deliberate(self, sample: Sample) -> Deliberation:
+        """Pass, with the three ratings as the reason."""
+        ratings = []
+        for _ in range(3):
+            reply = yield from ask(Rated, model=self._model, task="same", data={}, reminder="Rate.")
+            ratings.append(str(reply.rating))
+        return Verdict.checked(passed=True, rationale=" ".join(ratings))
+
+
+def test_a_repeated_request_is_replayed_with_its_own_answer(tmp_path: Path) -> None:
+    """The same request may have several answers: each comes back in its place, not the first for all of them."""
+    model = RisingModel()
+    with pytest.raises(RunStopped):
+        evaluate(ROWS[:1], Insisting(model), run=RunSettings(folder=tmp_path / "run", max_calls=2))
+    (row,) = evaluate(ROWS[:1], Insisting(model), run=tmp_path / "run", resume=True).rows
+    assert (row.verdicts["insisting"].rationale, model.calls) == ("1 2 3", 3)
+
+
 def test_a_judge_that_a_function_asks_is_journaled_too(tmp_path: Path) -> None:
     """What blocks is counted, limited, shared and replayed as what does not: the same bytes, and no call twice."""
 
@@ -524,33 +561,59 @@ def test_a_judge_that_a_function_asks_is_journaled_too(tmp_path: Path) -> None:
             assert (tmp_path / f"stopped-{calls}" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
-class BusyError(Exception):
-    """What an overloaded endpoint answers."""
+class StatusError(Exception):
+    """What an endpoint answers that refuses a call."""
 
-    status_code = 429
+    def __init__(self, status_code: int) -> None:
+        self.status_code = status_code
 
 
-class OverloadedModel(CountingModel):
-    """A model whose endpoint is overloaded at every other call."""
+class RefusingModel(CountingModel):
+    """A model whose endpoint refuses every other call with a status."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__()
+        self._status = status
 
     def send(self, request: ModelRequest) -> ModelResponse:
         """Reply, or refuse."""
         response = super().send(request)
         if self.calls % 2:
-            raise BusyError
+            raise StatusError(self._status)
         return response
 
 
-def test_an_overload_costs_a_judge_that_a_function_asks_nothing(tmp_path: Path) -> None:
-    """A call that blocks is repeated like any other, with the same request, and only the answered one counts."""
-    inner = load("helpfulness", model=OverloadedModel())
+def _asked_by_a_function(model: CountingModel, folder: Path) -> Evaluation:
+    inner = load("helpfulness", model=model)
 
     def own(response: str) -> int:
         return inner(user_input="q", response=response).rating or 0
 
+    settings = RunSettings(folder=folder, max_calls=2)
+    return evaluate(ROWS, {"own": as_judge(own)}, run=settings, max_concurrency=1)
+
+
+def test_an_overload_costs_a_judge_that_a_function_asks_nothing(tmp_path: Path) -> None:
+    """A call that blocks is repeated like any other, with the same request, and only the answered one counts."""
     with no_waiting():
-        evaluation = evaluate(ROWS, {"own": as_judge(own)}, run=RunSettings(folder=tmp_path / "run", max_calls=2))
+        evaluation = _asked_by_a_function(RefusingModel(429), tmp_path / "run")
     assert (evaluation["own"].scored, evaluation["own"].usage.calls) == (2, 2)
+
+
+def test_a_refused_key_ends_a_run_whose_function_asks(tmp_path: Path) -> None:
+    """A call that blocks ends the run like any other, where every further one would fail alike."""
+    model = RefusingModel(401)
+    with pytest.raises(ConfigurationError, match=r"'counting' refuses all calls \(status 401\); check the key"):
+        _asked_by_a_function(model, tmp_path / "run")
+    assert model.calls == 1
+
+
+def test_half_a_character_comes_back_as_it_was_judged(tmp_path: Path) -> None:
+    """A run reads a verdict that is no valid Unicode from its journal, too."""
+    half = as_judge(lambda response: Verdict.checked(passed=bool(response), rationale="\ud83d"), name="half")
+    for resume in (False, True):
+        evaluation = evaluate(ROWS, half, run=RunSettings(folder=tmp_path / "run", resume=resume))
+        assert [row.verdicts["half"].rationale for row in evaluation.rows] == ["\ud83d"] * 2
 
 
 async def test_a_run_inside_a_running_loop(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def lines_of(out: io.StringIO) -> list[dict[str, Any]]:
 
 
 def test_one_line_a_request(upstream: ModelServer, tmp_path: Path) -> None:
-    """Answered, passed through, refused and unknown requests have a line each, which quotes no text of them."""
+    """Answered, passed through, refused and unknown requests have a line each: no text of them, no empty field."""
     out, record = io.StringIO(), tmp_path / "record.db"
     log_json_lines(out, level=logging.INFO)
     logging.getLogger("refine").setLevel(logging.WARNING)
@@ -51,6 +51,7 @@ def test_one_line_a_request(upstream: ModelServer, tmp_path: Path) -> None:
         wait_until(lambda: len(lines_of(out)) >= 4)
     lines = lines_of(out)
     assert {line["event"] for line in lines} == {"request"}
+    assert not [name for line in lines for name, value in line.items() if value in (None, "")]
     first, passed, *refused = lines
     assert {name: first[name] for name in ("status", "path", "ended", "rating", "attempts", "request_id")} == {
         "status": 200,

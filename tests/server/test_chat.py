@@ -125,6 +125,8 @@ def test_the_reply_is_the_upstreams_own(upstream: ModelServer, guard: Guarded) -
         "stop_reason": "accepted",
         "guard": "default",
     }
+    others = {"id", "detail", "attempts", "usage", "latency_s"}
+    assert refine.keys() == {"passed", "rating", "stop_reason", "guard", *others}
     assert [attempt["rating"] for attempt in refine["attempts"]] == [4]
     assert refine["usage"]["input_tokens"] == 7
     headers = {name: value for name, value in response.headers.items() if name.startswith("x-refine")}

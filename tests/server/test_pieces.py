@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count, product
 from pathlib import Path
@@ -165,6 +165,32 @@ def test_exhausted() -> None:
             assert "BAD" not in text
 
 
+def test_an_answer_of_no_piece_has_no_part() -> None:
+    """Where all was refused, the reply holds no text, nor a part that is empty."""
+    with _guarding("All is BAD.", policy={"max_attempts": 1}) as (guard, _):
+        replies = [guard.post(PATHS[dialect], body_in(dialect)).json() for dialect in DIALECTS]
+    assert [reply["refine"]["passed"] for reply in replies] == [False] * 3
+    chat, responses, messages = replies
+    assert (chat["choices"][0]["message"]["content"], responses["output"], messages["content"]) == ("", [], [])
+
+
+_TEXT_IN: dict[str, Callable[[Any], Any]] = {
+    "chat": lambda event: event["choices"][0]["delta"].get("content"),
+    "responses": lambda event: event.get("delta"),
+    "messages": lambda event: event["delta"].get("text") if "delta" in event else None,
+}
+
+
+def test_a_fallback_ends_what_was_released() -> None:
+    """Where no attempt may go on from the pieces that are out, the fallback text is the last of them."""
+    policy = {"max_attempts": 1, "on_exhausted": "fallback", "fallback": "Sorry."}
+    with _guarding(FIRST, policy=policy) as (guard, _):
+        for dialect in DIALECTS:
+            sent = events_of(guard.post(PATHS[dialect], body_in(dialect, stream=True)).text)
+            texts = [_TEXT_IN[dialect](json.loads(event)) for event in sent if event != "[DONE]"]
+            assert [text for text in texts if text] == ["One is good.", "\n\nSorry."]
+
+
 def wants_three(answer: str) -> Verdict:
     """Accept what says three; the judge of the whole."""
     return Verdict.checked("hree" in answer, feedback="SECRET-FEEDBACK")
@@ -174,7 +200,9 @@ def test_a_client_that_asks_gets_a_replacement() -> None:
     """The end of the stream has the answer that takes the place; a client that did not ask has it flagged."""
     late, whole = "One is good. Two, too.", "Three it is."
     settings: Any = {"judge": "tests.server.test_pieces:wants_three", "policy": {"on_late_refusal": "replace"}}
-    with _guarding(*[late, whole, late, late, "Three is BAD.", whole] * 3, **settings) as (guard, _):
+    longer = f"{late} Three at last."
+    texts = [late, whole, late, late, "Three is BAD.", whole] * 3 + [late, longer] * 3
+    with _guarding(*texts, **settings) as (guard, _):
         for dialect in DIALECTS:
             asked = body_in(dialect, stream=True) | {"refine": {"on_late_refusal": "replace"}}
             replaced = guard.post(PATHS[dialect], asked).text
@@ -190,6 +218,10 @@ def test_a_client_that_asks_gets_a_replacement() -> None:
             for text in (replaced, plain, not_streamed):
                 assert "BAD" not in text
                 assert "SECRET" not in text
+        for dialect in DIALECTS:
+            asked = body_in(dialect, stream=True) | {"refine": {"on_late_refusal": "replace"}}
+            text = guard.post(PATHS[dialect], asked).text
+            assert (text.count("Three at last."), f'"replacement":"{longer}"' in text) == (1, True)
 
 
 def test_a_request_asks_for_what_the_policy_has() -> None:
@@ -209,7 +241,8 @@ def _chunks_of(*deltas: dict[str, Any], **ending: Any) -> Wire:
     events: list[dict[str, Any]] = [{**head, "choices": [choice]} for choice in choices]
     events.append({**head, "choices": [], "usage": usage})
     text = "".join(f"data: {json.dumps(event)}\n\n" for event in events)
-    return answered(f"{text}data: [DONE]\n\n".encode(), kind="text/event-stream")
+    headers = {"x-ratelimit-left": "9"}
+    return answered(f"{text}data: [DONE]\n\n".encode(), kind="text/event-stream", headers=headers)
 
 
 _CALL = {"index": 0, "id": "1", "type": "function", "function": {"name": "look", "arguments": '{"q": "BAD"}'}}
@@ -227,14 +260,17 @@ _BESIDE: dict[str, Wire] = {
 
 
 def test_nothing_beside_a_refused_piece_goes_out() -> None:
-    """Whatever an upstream says of it in other fields stays here, streamed and whole."""
+    """Whatever an upstream says of it in other fields stays here, streamed and whole; what it counted goes out."""
     with _guarding("", policy={"max_attempts": 2}) as (guard, upstream):
         for name, wire in _BESIDE.items():
             upstream.reply = lambda _, wire=wire: wire  # type: ignore[misc]
-            for reply in (guard.chat(stream=True).text, guard.chat().text):
+            streamed, whole = guard.chat(stream=True), guard.chat()
+            assert whole.headers["x-ratelimit-left"] == "9"
+            for reply in (streamed.text, whole.text):
                 assert "One is good." in reply, name
                 assert "BAD" not in reply, name
                 assert "content_filter" in reply, name
+                assert '"total_tokens":16}' in reply, name
 
 
 _SENT = _chunks_of({"content": "One is good."}, {"content": " Two is better."}).sent.partition(b"\r\n\r\n")[2]
@@ -318,21 +354,24 @@ def _in_every_field_of_messages() -> tuple[list[Any], dict[str, Any]]:
     thought = {"type": "thinking", "thinking": "BAD", "signature": "BAD"}
     cited = {"type": "char_location", "cited_text": "BAD", "document_index": 0, "document_title": "BAD"}
     block = {"type": "text", "text": _TEXT, "citations": [cited]}
+    search = {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {"query": "BAD"}}
     head = {"id": "m1", "type": "message", "role": "assistant", "model": "m", "usage": _USAGE}
-    whole = {**head, "content": [thought, block], "stop_reason": "end_turn", "stop_sequence": "BAD"}
+    whole = {**head, "content": [thought, search, block], "stop_reason": "end_turn", "stop_sequence": "BAD"}
     whole["container"] = {"id": "BAD"}
     events: list[Any] = [
         {"type": "message_start", "message": {**head, "content": [], "stop_reason": None}},
         {"type": "content_block_start", "index": 0, "content_block": thought},
         {"type": "content_block_delta", "index": 0, "delta": {"type": "thinking_delta", "thinking": "BAD"}},
         {"type": "content_block_stop", "index": 0},
-        {"type": "content_block_start", "index": 1, "content_block": {**block, "text": ""}},
-        {"type": "content_block_delta", "index": 1, "delta": {"type": "citations_delta", "citation": cited}},
+        {"type": "content_block_start", "index": 1, "content_block": search},
+        {"type": "content_block_stop", "index": 1},
+        {"type": "content_block_start", "index": 2, "content_block": {**block, "text": ""}},
+        {"type": "content_block_delta", "index": 2, "delta": {"type": "citations_delta", "citation": cited}},
         *(
-            {"type": "content_block_delta", "index": 1, "delta": {"type": "text_delta", "text": word}}
+            {"type": "content_block_delta", "index": 2, "delta": {"type": "text_delta", "text": word}}
             for word in _TEXT.replace(" ", " |").split("|")
         ),
-        {"type": "content_block_stop", "index": 1},
+        {"type": "content_block_stop", "index": 2},
         {"type": "message_delta", "delta": {"stop_reason": "end_turn", "stop_sequence": "BAD"}, "usage": _USAGE},
         {"type": "message_stop"},
     ]
@@ -368,16 +407,88 @@ def test_no_field_beside_a_refused_piece_goes_out() -> None:
                 assert (second in text) if second else '"passed":false' in text.replace(": ", ":")
 
 
-def test_structured_answers_are_held_back() -> None:
-    """JSON, several answers and requests that ask for it come whole, and the record says why."""
-    with _guarding("One is good. Two is good.") as (guard, _):
-        form = {"type": "json_object"}
+_ENDING = {
+    "responses": [
+        *("created", "in_progress", "output_item.added 0", "content_part.added 0"),
+        *("output_text.delta 0", "output_text.delta 0", "output_text.delta 0"),
+        *("output_text.done 0", "content_part.done 0", "output_item.done 0"),
+        *("output_item.added 1", "output_item.done 1", "completed"),
+    ],
+    "messages": [
+        *("message_start", "content_block_start 0"),
+        *("content_block_delta 0", "content_block_delta 0", "content_block_delta 0", "content_block_stop 0"),
+        *("content_block_start 1", "content_block_delta 1", "content_block_stop 1"),
+        *("message_delta", "message_stop"),
+    ],
+}
+
+
+def _named(event: dict[str, Any]) -> str:
+    """Return the name of an event, and the place in the answer that it speaks of."""
+    place = event.get("output_index", event.get("index", ""))
+    return f"{event['type'].removeprefix('response.')} {place}".strip()
+
+
+def test_an_accepted_stream_ends_with_the_calls_and_without_the_thoughts() -> None:
+    """What a tool was asked follows the text in a place of its own; what was thought before it has none."""
+    with _guarding("", policy={"keep_reasoning": True}) as (guard, upstream):
+        for dialect, make in _EVERY_FIELD.items():
+            written, whole = json.loads(json.dumps(make()).replace("BAD", "fine"))
+            upstream.reply = _at_first(written, whole, "")
+            text = guard.post(PATHS[dialect], body_in(dialect, stream=True)).text
+            events = [json.loads(event) for event in events_of(text)]
+            assert [_named(event) for event in events] == _ENDING[dialect]
+            assert "fine" not in json.dumps(events[:2])
+            if dialect == "responses":
+                first, last = events[0]["response"], events[-1]["response"]
+                assert (first["output"], first["status"], first["usage"]) == ([], "in_progress", None)
+                assert (events[2]["item"]["content"], last["id"]) == ([], first["id"])
+                assert [item["type"] for item in last["output"]] == ["message", "web_search_call"]
+            else:
+                assert (events[0]["message"]["content"], events[0]["message"]["stop_reason"]) == ([], None)
+        call = {**_CALL, "function": {"name": "look", "arguments": "{}"}}
+        said, called = {"role": "assistant", "content": "One. Two."}, {"tool_calls": [call]}
+        upstream.reply = lambda _: _chunks_of(said, called, finish_reason="tool_calls")
+        offered = {"type": "function", "function": {"name": "look"}}
+        *chunks, _ = events_of(guard.chat(stream=True, tools=[offered]).text)
+        first, *others = [json.loads(chunk) for chunk in chunks]
+        assert first["id"] == f"chatcmpl-{others[-1]['refine']['id']}"
+        for name in ("id", "object", "created", "model"):
+            assert {chunk[name] for chunk in others} == {first[name]}
+        deltas = [choice["delta"] for chunk in (first, *others) for choice in chunk["choices"]]
+        assert [{name for name, value in delta.items() if value} for delta in deltas] == [
+            {"role", "content"},
+            {"content"},
+            {"tool_calls"},
+        ]
+        assert "content" not in deltas[-1]
+        (choice,) = first["choices"]
+        assert (choice.keys() - {"delta"}, choice["index"]) == ({"index", "logprobs", "finish_reason"}, 0)
+
+
+def test_an_answer_that_is_too_long_for_the_judge_is_judged_in_its_pieces() -> None:
+    """Of what the judge of the whole is shown a part alone, pieces go out that were judged, and no whole does."""
+    accepted, statuses = Reply(json.dumps({"rationale": "r", "rating": 4, "feedback": ""})), []
+    with serving(lambda _: accepted) as model:
+        settings = {"judge": "helpfulness", "judge_model": f"{model.url}#m"}
+        for release in ({}, {"release": "answer", "piece_judge": None}):
+            policy = {"max_conversation_chars": 1_000, "piece_chars": 400}
+            with _guarding("One is good. " * 100, policy=policy, **settings, **release) as (guard, _):
+                statuses.append(guard.chat().status_code)
+    assert statuses == [200, 422]
+
+
+def test_what_has_no_pieces_is_held_back() -> None:
+    """JSON, several answers, unjudged ones and requests that ask for it come whole, and the record says why."""
+    going_on = [*QUESTION, {"role": "assistant", "content": "One"}]
+    asked: list[dict[str, Any]] = [{"response_format": {"type": "json_object"}}, {"n": 2}, {"messages": going_on}]
+    with _guarding("One is good. Two is good.", unjudged="pass") as (guard, _):
         held = [
             json.loads(events_of(guard.chat(stream=True, **fields).text)[-2])
-            for fields in ({"response_format": form}, {"n": 2}, {"refine": {"release": "answer"}})
+            for fields in (*asked, {"refine": {"release": "answer"}})
         ]
-    assert held[0]["refine"]["held_back"] == "structured"
-    assert [one["choices"][0]["delta"]["content"] for one in held] == ["One is good. Two is good."] * 3
+    assert [one["refine"].get("held_back") for one in held] == ["structured", "choices", "unjudged", None]
+    assert [one["choices"][0]["delta"]["content"] for one in held] == ["One is good. Two is good."] * 4
 
 
 def test_metrics_have_the_first_text() -> None:

@@ -57,6 +57,22 @@ def table(certificate: IssuedCertificate) -> dict[object, tuple[int, int]]:
     return {row.policy: (row.released, row.bad) for row in certificate.rows}
 
 
+def test_the_report_has_a_table_of_what_was_counted_and_what_is_certain() -> None:
+    """A line for each rating to pass from: answers, bad ones, their share and bound, the evidence, the runs."""
+    report = str(certify(single_rows({4: (100, 1), 3: (40, 4), 2: (5, 5)}), alpha=0.1))
+    assert report.splitlines()[4:8] == [
+        "from  passed  bad  share  at most       p     status     of the runs  tries",
+        "4        100    1   1.0%     4.7%  <0.001  certified    69% (61-76%)   1.00",
+        "3        140    5   3.6%     7.4%   0.004  certified    97% (92-99%)   1.00",
+        "2        145   10   6.9%    11.4%    0.13    refused  100% (97-100%)   1.00",
+    ]
+    few, tried = single_rows({3: (60, 0)}), (4, 3)
+    exact = certify(few, alpha=0.1, thresholds=tried)
+    anytime = certify(few, alpha=0.1, thresholds=tried, method="anytime")
+    for evidence, found in (("-", exact), ("E 1", anytime)):
+        assert found.report_parts[2][0] == ["4", "0", "0", "-", "-", evidence, "too few", "0% (0-6%)", "1.00"]
+
+
 @pytest.mark.parametrize("ids", [True, False])
 def test_loops_are_replayed_under_every_threshold(ids: bool) -> None:  # noqa: FBT001 - a parameter of the test
     """The published loops come to the published counts, with or without ids of outcomes."""

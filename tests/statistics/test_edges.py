@@ -60,6 +60,7 @@ def test_nothing_to_count_is_undefined_and_not_zero() -> None:
     empty = st.rank_metrics([], [])
     assert (empty.n, empty.auc, empty.average_precision, empty.brier, empty.ece) == (0, None, None, None, None)
     assert (empty.reason, st.rank_metrics([1], [0.5]).average_precision) == ("too_few", 1.0)
+    assert [(figure.reason, figure.n) for figure in st.best_and_last([[None]])] == [("too_few", 0)] * 2
     none = st.replay_runs([], 3, 2)
     assert (none.runs, none.attempts, none.release_rate, none.mean_attempts, none.exact) == (
         0,

@@ -106,10 +106,3 @@ def test_two_runs_are_compared_by_question() -> None:
     assert [change.mean_a, change.mean_b] == pytest.approx([1 / 3, 1])
     assert [change.difference.value, change.win_rate.value] == pytest.approx([2 / 3, 2.5 / 3])
     assert (change.wins, change.difference.n, change.test) == (4, 3, "McNemar, exact")
-
-
-def test_repeated_ids_are_told(caplog: pytest.LogCaptureFixture) -> None:
-    """Rows that share an id all count, and which ids they are is logged once."""
-    rows = [{"id": name, "question": f"q{n}", "answer": "s"} for n, name in enumerate("abab")]
-    assert len(evaluate(rows, "length:at_most=3")) == 4
-    assert caplog.text.count("repeated ids, of 2 further rows: 'a', 'b'; rows are told apart by their place") == 1
