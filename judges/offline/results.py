@@ -7,13 +7,23 @@ import math
 from array import array
 from collections import Counter, defaultdict, deque
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, PrivateAttr, field_serializer
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    PrivateAttr,
+    ValidationError,
+    field_serializer,
+)
 from pydantic_core import PydanticSerializationError
 
 from judges.catalogue.registry import qualified_name
@@ -62,11 +72,25 @@ class Row(BaseModel, frozen=True, extra="forbid"):
         return None if sample is None else sample.model_dump(mode="json", exclude_defaults=True)
 
     def line(self) -> str:
-        """Return the row as one line of JSON, without a newline; `Row.model_validate_json` reads it back."""
+        """Return the row as one line of JSON, without a newline; `Row.read` reads it back."""
         try:
             return self.model_dump_json()
         except PydanticSerializationError:  # half a surrogate pair is invalid in UTF-8, but can be escaped
             return json.dumps(self.model_dump(mode="json"))
+
+    @classmethod
+    def read(cls, line: str | bytes) -> Self:
+        """Read a row that `line` wrote.
+
+        Raises:
+            ValidationError: If it is none.
+        """
+        try:
+            return cls.model_validate_json(line)
+        except ValidationError:
+            with suppress(ValueError, RecursionError):
+                return cls.model_validate(json.loads(line))  # half a surrogate pair
+            raise
 
 
 class Summary(BaseModel, frozen=True, extra="forbid"):
@@ -242,7 +266,7 @@ class Evaluation(HintedModel):
         try:
             with Path(path).open(encoding="utf-8") as file:
                 head = json.loads(next(file, "null"))
-                rows = [Row.model_validate_json(line) for line in file]
+                rows = [Row.read(line) for line in file]
             records = {name: JudgeRecord(**record) for name, record in head.pop("judges", {}).items()}
             return cls.model_validate({**head, "rows": rows}).judged_by(records)
         except OSError as error:

@@ -609,11 +609,14 @@ def test_a_refused_key_ends_a_run_whose_function_asks(tmp_path: Path) -> None:
 
 
 def test_half_a_character_comes_back_as_it_was_judged(tmp_path: Path) -> None:
-    """A run reads a verdict that is no valid Unicode from its journal, too."""
+    """A run reads a verdict that is no valid Unicode from its journal, too, and so are results that were saved."""
     half = as_judge(lambda response: Verdict.checked(passed=bool(response), rationale="\ud83d"), name="half")
     for resume in (False, True):
         evaluation = evaluate(ROWS, half, run=RunSettings(folder=tmp_path / "run", resume=resume))
         assert [row.verdicts["half"].rationale for row in evaluation.rows] == ["\ud83d"] * 2
+    evaluation.save(tmp_path / "saved.jsonl")
+    for read in (load_run(tmp_path / "run"), Evaluation.load(tmp_path / "saved.jsonl")):
+        assert [row.verdicts["half"].rationale for row in read.rows] == ["\ud83d"] * 2
 
 
 async def test_a_run_inside_a_running_loop(tmp_path: Path) -> None:

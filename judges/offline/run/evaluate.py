@@ -504,7 +504,7 @@ def load_run(folder: str | Path) -> Evaluation:
         raise ConfigurationError(f"{folder} has not finished; go on with `refine resume {folder}`")
     try:
         with path.open("rb") as file, _garbage_left():
-            rows = tuple(Row.model_validate_json(line) for line in file)
+            rows = tuple(Row.read(line) for line in file)
     except ValidationError as error:
         fault = first_fault(error)[1]
         raise ConfigurationError(f"{path} cannot be read: {fault}; it was changed after the run") from None
