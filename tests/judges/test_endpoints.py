@@ -267,7 +267,7 @@ SCRIPTS: dict[str, Script] = {
 MOST_DROPS = 400
 """How many drops there are: they take twenty seconds, at the least."""
 
-MOST_AT_ONCE = 10_000
+MOST_AT_ONCE = 1_000_000
 """How many there are without a pause: more than a connection holds, and than is read in seconds."""
 
 
