@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import AsyncIterator, Callable, Generator, Hashable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from functools import cache, partial
@@ -43,7 +42,7 @@ from judges.judge import Judge
 from judges.models.providers.langchain import looks_like_chat_model
 from judges.models.providers.openai import OpenAICompatible
 from judges.runtime import flow
-from judges.runtime.validation import SharedByCopies, naming_settings
+from judges.runtime.validation import SharedByCopies, naming_settings, warn_caller
 
 
 class SelfJudgingWarning(UserWarning):
@@ -73,15 +72,12 @@ def build_loop(
         )
     coerced = judge_for(generator, judge)
     if any(model.is_model(generator) for model in coerced.models):
-        warnings.warn(
-            f"{coerced.name!r} asks the very model that generates; judges favour their own answers",
-            SelfJudgingWarning,
-            stacklevel=4,
-        )
+        doubt = f"{coerced.name!r} asks the very model that generates; judges favour their own answers"
+        warn_caller(doubt, SelfJudgingWarning)
     of_pieces = None if piece_judge is None else judge_for(generator, piece_judge)
     whole = whole_judge(coerced, of_pieces)
     for doubt in check_certificate(whole, policy, generator):
-        warnings.warn(doubt, CertificateWarning, stacklevel=4)
+        warn_caller(doubt, CertificateWarning)
     may_release = may_release_pieces(policy, bounds, piece_judge, questions)
     held_back = "structured" if may_release and is_structured(generator) else ""
     if may_release and not held_back:

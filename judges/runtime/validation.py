@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import pickle
 import threading
+import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -262,3 +264,14 @@ def _host(address: str) -> str | None:
         return urlsplit(address).hostname
     except ValueError:
         return None
+
+
+_OURS = ("judges.", "graphs.", "refine.")
+
+
+def warn_caller(message: str, category: type[Warning]) -> None:
+    """Warn of the line that called into this library, whatever functions of its own lie in between."""
+    level, frame = 1, inspect.currentframe()
+    while frame is not None and f"{frame.f_globals.get('__name__')}.".startswith(_OURS):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)
