@@ -525,8 +525,8 @@ class Attempt(Frozen, extra="forbid"):
             return None
         if _is_json(before) and not _is_json(text):
             return None
-        given = self.answer.response_metadata
-        metadata = {name: value for name in _REASONS if (value := given.get(name)) is not None}
+        of_draft = self.answer.response_metadata
+        metadata = {name: of_draft[name] for name in _REASONS if of_draft.get(name) is not None}
         answer = AIMessage(text, id=self.answer.id, response_metadata=metadata)
         fields = {"number": self.number + 1, "answer": answer, "raw": None, "verdict": None, "kept": ""}
         spent = {"usage": Usage(), "latency_s": 0.0, "mended": verdict.masked or _UNNAMED}

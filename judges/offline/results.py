@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Self, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -35,6 +35,8 @@ from judges.rows.columns import TRAJECTORY_KEYS
 from judges.sample import Sample
 from judges.verdict import HIGHEST, LOWEST, ByJudge, HintedModel, Usage, Verdict
 
+_Model = TypeVar("_Model", bound=BaseModel)
+
 if TYPE_CHECKING:
     from pandas import DataFrame
 
@@ -42,6 +44,20 @@ _PERCENTILES = (50, 90, 99)
 _MOST_USAGES = 256
 """Most usages that wait to be added up, as a sum of many costs little more than a sum of two."""
 _FOUND_BY_ANY_NAME = AfterValidator(partial(ByJudge, qualified=qualified_name))
+
+
+def read_as(kind: type[_Model], text: str | bytes) -> _Model:
+    """Return the model that JSON holds; half a surrogate pair may be in it, which pydantic's own reader refuses.
+
+    Raises:
+        ValidationError: If the text holds no such model.
+    """
+    try:
+        return kind.model_validate_json(text)
+    except ValidationError:
+        with suppress(ValueError, RecursionError):
+            return kind.model_validate(json.loads(text))
+        raise
 
 
 class Row(BaseModel, frozen=True, extra="forbid"):
@@ -72,25 +88,11 @@ class Row(BaseModel, frozen=True, extra="forbid"):
         return None if sample is None else sample.model_dump(mode="json", exclude_defaults=True)
 
     def line(self) -> str:
-        """Return the row as one line of JSON, without a newline; `Row.read` reads it back."""
+        """Return the row as one line of JSON, without a newline; `read_as` reads it back."""
         try:
             return self.model_dump_json()
         except PydanticSerializationError:  # half a surrogate pair is invalid in UTF-8, but can be escaped
             return json.dumps(self.model_dump(mode="json"))
-
-    @classmethod
-    def read(cls, line: str | bytes) -> Self:
-        """Read a row that `line` wrote.
-
-        Raises:
-            ValidationError: If it is none.
-        """
-        try:
-            return cls.model_validate_json(line)
-        except ValidationError:
-            with suppress(ValueError, RecursionError):
-                return cls.model_validate(json.loads(line))  # half a surrogate pair
-            raise
 
 
 class Summary(BaseModel, frozen=True, extra="forbid"):
@@ -266,7 +268,7 @@ class Evaluation(HintedModel):
         try:
             with Path(path).open(encoding="utf-8") as file:
                 head = json.loads(next(file, "null"))
-                rows = [Row.read(line) for line in file]
+                rows = [read_as(Row, line) for line in file]
             records = {name: JudgeRecord(**record) for name, record in head.pop("judges", {}).items()}
             return cls.model_validate({**head, "rows": rows}).judged_by(records)
         except OSError as error:

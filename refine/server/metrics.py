@@ -334,10 +334,10 @@ class Recording:
 
     def _origin(self, name: str, policy: Policy) -> Origin:
         guard = self._guards[name]
-        known = self._origins.get(name)
-        if known is None or (policy is guard.loop.policy and known[0] is not policy):
-            known = self._origins[name] = policy, _origin(guard, policy)  # the promise moved its policy
-        return known[1] if policy is known[0] else _origin(guard, policy)
+        cached = self._origins.get(name)
+        if cached is None or (policy is guard.loop.policy and cached[0] is not policy):
+            cached = self._origins[name] = policy, _origin(guard, policy)  # the promise moved its policy
+        return cached[1] if policy is cached[0] else _origin(guard, policy)
 
     def counts(self) -> tuple[int, int]:
         """Return how many outcomes were lost, and how many wait to be written."""

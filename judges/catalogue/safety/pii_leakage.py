@@ -52,14 +52,14 @@ def _find(
 def _without_overlaps(findings: Iterable[Finding]) -> list[Finding]:
     """Return findings in order of their places; of those that overlap, the graver kind, then the longer one."""
     ranked = sorted(findings, key=lambda finding: (_rank(finding.kind), -len(finding), finding.start))
-    taken: list[Finding] = []
+    apart: list[Finding] = []
     for finding in ranked:
-        place = bisect(taken, finding.start, key=attrgetter("start"))
-        is_behind = place == 0 or taken[place - 1].end <= finding.start
-        is_before = place == len(taken) or finding.end <= taken[place].start
+        place = bisect(apart, finding.start, key=attrgetter("start"))
+        is_behind = place == 0 or apart[place - 1].end <= finding.start
+        is_before = place == len(apart) or finding.end <= apart[place].start
         if is_behind and is_before:
-            taken.insert(place, finding)
-    return taken
+            apart.insert(place, finding)
+    return apart
 
 
 def _rank(kind: str) -> int:

@@ -28,7 +28,7 @@ from judges.errors import ConfigurationError, first_fault, shortened, unfit
 from judges.fingerprint import fingerprint, versions_in_use
 from judges.judge import Judge
 from judges.offline.dataset import reading
-from judges.offline.results import Evaluation, Row, summarise_rows
+from judges.offline.results import Evaluation, Row, read_as, summarise_rows
 from judges.offline.run.cells import CellWorkers, RunWork, judge_missing, warn_of_unreadable
 from judges.offline.run.journal import NAME as JOURNAL
 from judges.offline.run.journal import Journal, check_unlocked, full_disk_told, locked, make_folder, open_private
@@ -504,7 +504,7 @@ def load_run(folder: str | Path) -> Evaluation:
         raise ConfigurationError(f"{folder} has not finished; go on with `refine resume {folder}`")
     try:
         with path.open("rb") as file, _garbage_left():
-            rows = tuple(Row.read(line) for line in file)
+            rows = tuple(read_as(Row, line) for line in file)
     except ValidationError as error:
         fault = first_fault(error)[1]
         raise ConfigurationError(f"{path} cannot be read: {fault}; it was changed after the run") from None
@@ -563,12 +563,12 @@ def merge(folders: Sequence[Path], out: Path, source: RunRows, output: RowOutput
     manifest = check_shards(folders)
     check_free(out)
     make_folder(out)
-    with ExitStack() as held:
+    with ExitStack() as locks:
         for folder in (*folders, out):
-            held.enter_context(locked(folder))
+            locks.enter_context(locked(folder))
         check_free(out, is_ours=True)
         manifest.write(out)
-        journal = held.enter_context(closing(Journal(out)))
+        journal = locks.enter_context(closing(Journal(out)))
         for folder in folders:
             with closing(Journal(folder)) as shard:
                 journal.copy_cells(shard)

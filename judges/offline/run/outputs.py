@@ -16,11 +16,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 
 from judges.errors import BadSample, ConfigurationError, plural, shortened
-from judges.offline.results import Evaluation, JudgeTotals, Row, Summary
+from judges.offline.results import Evaluation, JudgeTotals, Row, Summary, read_as
 from judges.offline.run.journal import Journal, quoted, replacing, write_json
 from judges.offline.run.source import Manifest, row_json
 from judges.sample import Sample
@@ -43,14 +42,6 @@ def verdict_json(verdict: Verdict) -> bytes:
         except PydanticSerializationError:  # half a surrogate pair is invalid in UTF-8, but can be escaped
             pass
     return json.dumps(_timeless(verdict.model_dump(mode="json")), separators=(",", ":")).encode()
-
-
-def read_verdict(text: str | bytes) -> Verdict:
-    """Return the verdict that JSON holds."""
-    try:
-        return Verdict.model_validate_json(text)
-    except ValidationError:
-        return Verdict.model_validate(json.loads(text))  # half a surrogate pair
 
 
 def remove_results(folder: Path) -> None:
@@ -291,7 +282,7 @@ def _write_summary(
 def _cell(journal: Journal, index: int, judge: str) -> tuple[bytes, Verdict]:
     try:
         cell = journal.cell(index, judge)
-        verdict = None if cell is None else read_verdict(cell[1]).model_copy(update={"latency_s": cell[0]})
+        verdict = None if cell is None else read_as(Verdict, cell[1]).model_copy(update={"latency_s": cell[0]})
     except (ValueError, TypeError, RecursionError):  # pydantic's errors are among them
         raise ConfigurationError(
             f"{journal.path}: the verdict of {judge!r} on row {index} cannot be read; it was changed, or written "

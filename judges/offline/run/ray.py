@@ -25,7 +25,7 @@ from judges.errors import BadSample, ConfigurationError, JudgesError, shortened
 from judges.fingerprint import fingerprint
 from judges.judge import Judge
 from judges.offline.dataset.reading import checked_columns, read_sample, rename_rows
-from judges.offline.results import Evaluation
+from judges.offline.results import Evaluation, read_as
 from judges.offline.run import outputs
 from judges.offline.run.calls import RunStopped
 from judges.offline.run.cells import RunWork, judge_missing, new_meter
@@ -544,7 +544,7 @@ def _judged_rows(
         cells = {name: table.column(f"{name}_{_VERDICT}").to_pylist() for name in work.run.judges}
         samples = _samples_in(table, work.columns)
         for place, (row, sample) in enumerate(zip(table.column(ROW).to_pylist(), samples, strict=True)):
-            yield row, sample, {name: outputs.read_verdict(texts[place]) for name, texts in cells.items()}
+            yield row, sample, {name: read_as(Verdict, texts[place]) for name, texts in cells.items()}
 
 
 def _checked_settings(run: str | Path | RunSettings | None, *, resume: bool) -> RunSettings | None:

@@ -415,7 +415,7 @@ def _reliability_of(rows: Sequence[JudgedAnswer], judge: str, *, good: float, se
     for share, is_good, _ in pairs:
         bins[min(int(share * _BINS), _BINS - 1)].append((share, is_good))
     scores = rank_metrics(goods, probabilities, weights=weights, resamples=_RESAMPLES, seed=seed)
-    return Reliability(bins=tuple(_bin(held) for held in bins if held), scores=scores)
+    return Reliability(bins=tuple(_bin(answers) for answers in bins if answers), scores=scores)
 
 
 def _said_and_good(
@@ -431,10 +431,10 @@ def _said_and_good(
     return pairs
 
 
-def _bin(held: Sequence[tuple[float, bool]]) -> _ReliabilityBin:
-    n, goods = len(held), sum(is_good for _, is_good in held)
+def _bin(answers: Sequence[tuple[float, bool]]) -> _ReliabilityBin:
+    n, goods = len(answers), sum(is_good for _, is_good in answers)
     low, high = wilson(goods, n)
-    return _ReliabilityBin(n=n, said=sum(share for share, _ in held) / n, good=goods / n, low=low, high=high)
+    return _ReliabilityBin(n=n, said=sum(share for share, _ in answers) / n, good=goods / n, low=low, high=high)
 
 
 _ORDERS = 2
