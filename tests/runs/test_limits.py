@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage
 from langchain_core.messages.ai import UsageMetadata
 
-from judges import ConfigurationError, Helpfulness, OpenAICompatible, Price, as_judge
-from judges.offline import Progress, RunSettings, RunStopped, evaluate
+from judges import ConfigurationError, Helpfulness, OpenAICompatible, OpenAICompatibleEmbeddings, Price, as_judge
+from judges.catalogue.ragas.answer_correctness import SemanticSimilarity
+from judges.offline import Evaluation, Progress, RunSettings, RunStopped, evaluate
 from judges.testing import ScriptedModel, no_waiting
 from tests.model_server import Asked, ModelServer, Reply, answered, serving
 from tests.runs.commands import RATED, begin, line_of, refine, write_rows
@@ -242,6 +244,48 @@ def test_calls_of_a_function_are_counted_and_reported(tmp_path: Path, caplog: py
     evaluation = evaluate(rows, [as_judge(own), Helpfulness(model)], run=tmp_path / "run", resume=True)
     assert (evaluation["own"].usage.calls, evaluation["helpfulness"].usage.calls) == (9, 9)
     assert len(model.prompts) == 9
+
+
+def test_vectors_are_paid_from_the_same_limit(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """What embeddings cost counts toward the limit, unless they cannot say it, which is said once."""
+    rows = [{"question": "q", "answer": str(i), "reference": f"r {i}"} for i in range(9)]
+
+    def embedded(_: object) -> Reply:
+        data = [{"index": i, "embedding": [1.0, 0.5]} for i in range(2)]
+        return answered({"data": data, "model": "e-1", "usage": {"prompt_tokens": 1_000, "total_tokens": 1_000}})
+
+    def judge_by(embeddings: object, price: Mapping[str, Price], folder: str) -> Evaluation:
+        settings = RunSettings(folder=tmp_path / folder, max_cost=0.0035, prices=price)
+        return evaluate(rows, SemanticSimilarity(embeddings=embeddings), run=settings, max_concurrency=1)
+
+    with serving(embedded) as one:
+        embeddings = OpenAICompatibleEmbeddings(one.url, model="e", api_key="")
+        with pytest.raises(RunStopped, match=r"stopped at \$0\.0040 after 0 calls, as --max-cost 0\.0035 says"):
+            judge_by(embeddings, {"e": Price(input=1.0, output=0.0)}, "priced")
+        assert len(one.requests) == 4
+        with pytest.raises(ConfigurationError, match="what the model 'e-1' costs is unknown"):
+            judge_by(embeddings, {}, "unpriced")
+    assert not caplog.records
+    judge_by(DeterministicFakeEmbedding(size=3), {}, "silent")
+    (line,) = [record.message for record in caplog.records]
+    assert line.startswith("--max-cost leaves out what the embeddings of")
+
+
+def test_an_unknown_cost_does_not_lift_the_limit(server: ModelServer, tmp_path: Path) -> None:
+    """A function that asks a model without a price is past the limit, and what is known is held within it."""
+    inner = GenericFakeChatModel(messages=cycle([AIMessage("3", usage_metadata=USED)]))
+
+    def own(response: str) -> int:
+        return int(inner.invoke(response).text)
+
+    rows = [{"question": "q", "answer": str(i)} for i in range(9)]
+    settings = RunSettings(folder=tmp_path / "run", max_cost=0.005, prices={"m": Price(input=1.0, output=10.0)})
+    with (
+        OpenAICompatible(server.url, model="m", api_key="") as model,
+        pytest.raises(RunStopped, match=r"stopped at \$0\.0040 .* may exceed --max-cost 0\.005"),
+    ):
+        evaluate(rows, [as_judge(own), Helpfulness(model)], run=settings, max_concurrency=1)
+    assert len(server.requests) == 2
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import logging
 import re
 import threading
 import time
@@ -31,6 +32,8 @@ from judges.offline.run.journal import CallRecord, Journal
 from judges.runtime.flow import NextTurn
 from judges.runtime.prices import Price, price_of, with_cost
 from judges.verdict import Usage
+
+_log = logging.getLogger("judges")
 
 
 class RememberedPrices(Mapping[str, Price]):
@@ -121,6 +124,7 @@ class CallMeter:
         self.calls = 0
         self.in_flight = 0
         self.cost: float | None = 0.0
+        self._spent = 0.0  # as far as it is known: what one call cost that nobody knows must not lift the limit
         self._dearest: float | None = None
         self._set_aside = 0.0
         self._lock = threading.Lock()
@@ -152,15 +156,33 @@ class CallMeter:
         """Count calls that were made elsewhere; no further call is made once they exceed a limit."""
         with self._lock:
             self.calls += usage.calls
-            self.cost = None if usage.cost is None or self.cost is None else self.cost + usage.cost
+            self._spend(usage.cost)
             if self.max_calls is not None and self.calls > self.max_calls:
                 self.stopped = self.stopped or RunStopped(
                     f"stopped after {self.calls} calls, as --max-calls {self.max_calls} says"
                 )
-            if self.max_cost is not None and (self.cost or 0.0) > self.max_cost:
+            if self.max_cost is not None and self._spent > self.max_cost:
                 self.stopped = self.stopped or RunStopped(
-                    f"stopped at ${self.cost:.4f} after {self.calls} calls, as --max-cost {self.max_cost:g} says"
+                    f"stopped at ${self._spent:.4f} after {self.calls} calls, as --max-cost {self.max_cost:g} says"
                 )
+
+    def check(self) -> None:
+        """Raise why the run has ended, if it has."""
+        if self.stopped is not None:
+            raise self.stopped
+
+    def add_vectors(self, response: EmbeddingResponse, model: EmbeddingModel) -> None:
+        """Count what vectors cost; the requests for them are no calls."""
+        usage, name = response.usage, response.model or model.name
+        if not usage.calls:
+            return
+        cost = self.prices.cost(usage, response.model, model.name).cost
+        if cost is None and self.max_cost is not None:
+            if usage.tokens_known:
+                self.stop(unpriced(name))
+            elif self.cost is not None:
+                _log.warning("--max-cost leaves out what the embeddings of %r cost: they report no tokens", name)
+        self.add(usage.model_copy(update={"calls": 0, "cost": cost}))
 
     def stop(self, reason: ConfigurationError) -> ConfigurationError:
         """Refuse every further call, and return the first reason for that."""
@@ -230,11 +252,10 @@ class CallMeter:
                 if self.in_flight:
                     return None
                 self.stopped = RunStopped(
-                    f"stopped at ${self.cost:.4f} after {self.calls} calls, since a further one may exceed "
+                    f"stopped at ${self._spent:.4f} after {self.calls} calls, since a further one may exceed "
                     f"--max-cost {self.max_cost:g}"
                 )
-            if self.stopped is not None:
-                raise self.stopped
+            self.check()
             self.calls += 1
             self.in_flight += 1
             self._set_aside += share
@@ -246,7 +267,7 @@ class CallMeter:
             return not self.in_flight
         if not self.in_flight:
             self._set_aside, share = 0.0, self._dearest  # without what rounding has left
-        return (self.cost or 0.0) + self._set_aside + share <= (self.max_cost or 0.0)
+        return self._spent + self._set_aside + share <= (self.max_cost or 0.0)
 
     def _settle(
         self, ticket: Ticket, ending: ModelResponse | BaseException, model: JudgeModel, share: float
@@ -265,9 +286,13 @@ class CallMeter:
         cost = self.prices.cost(response.usage, name).cost
         if cost is None and self.max_cost is not None:
             self.stopped = self.stopped or unpriced(name)
-        self.cost = None if cost is None or self.cost is None else self.cost + cost
+        self._spend(cost)
         if response.usage.calls:
             self._dearest = max(self._dearest or 0.0, cost or 0.0)
+
+    def _spend(self, cost: float | None) -> None:
+        self._spent += cost or 0.0
+        self.cost = None if cost is None or self.cost is None else self.cost + cost
 
     def failure(self, error: Exception, model: JudgeModel) -> Exception:
         """Return what to raise for a failed call: an end of the run where every further one would fail alike."""
@@ -411,7 +436,9 @@ class CellCalls:
         digest = _digest_of(model, texts)
         replayed = self._replay_vectors(digest)
         if replayed is None:
+            self._meter.check()
             replayed = model.embed(texts)
+            self._meter.add_vectors(replayed, model)
             self._write_vectors(digest, replayed)
         return replayed
 
@@ -420,7 +447,9 @@ class CellCalls:
         digest = _digest_of(model, texts)
         replayed = self._replay_vectors(digest)
         if replayed is None:
+            self._meter.check()
             replayed = await model.aembed(texts)
+            self._meter.add_vectors(replayed, model)
             self._write_soon(partial(self._write_vectors, digest, replayed), shared=True)
         return replayed
 
