@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from graphs.answers import Attempt, Draft, reply_without_reasoning
 from graphs.augment import all_drafts, auto, fresh, last_draft, last_drafts, restated, verify_first
-from graphs.certificate import CertificateWarning, GeneratorIdentity, check_certificate
+from graphs.certified_loop import CertificateWarning, GeneratorIdentity, check_certificate
 from graphs.generators import AsyncGenerator, DraftRequest, Generator, PerRequest, RequestGenerator
 from graphs.graph import LoopGraph, SelfJudgingWarning, build_loop, self_refine
 from graphs.langgraph_private import SUMMARY

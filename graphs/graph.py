@@ -21,7 +21,7 @@ from typing_extensions import TypedDict  # pydantic cannot read the standard one
 
 from graphs import langgraph_private, turns
 from graphs.candidates import CandidatesLoop
-from graphs.certificate import CertificateWarning, check_certificate
+from graphs.certified_loop import CertificateWarning, check_certificate
 from graphs.drivers import Flow, Messages, Node, RunContext, Transition, adrive, drive, handing_on, records_of
 from graphs.generators import GeneratorLike
 from graphs.loop import Loop

@@ -19,7 +19,7 @@ from langgraph.types import Command, Durability
 
 from graphs import Bounds, Outcome, Overrides, Policy, graph, langchain_private, langgraph_private, outcome_of
 from graphs.augment import added_messages
-from graphs.certificate import subject_of
+from graphs.certified_loop import subject_of
 from graphs.drivers import Flow, RunContext, adrive, drive, handing_on
 from graphs.finish import rejection
 from graphs.generators import GeneratorLike

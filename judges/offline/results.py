@@ -29,7 +29,7 @@ from pydantic_core import PydanticSerializationError
 from judges.catalogue.registry import qualified_name
 from judges.errors import BadSample, ConfigurationError, one_line, shortened
 from judges.offline.dataset.reading import RowInput
-from judges.offline.run.source import JudgeRecord
+from judges.offline.run.manifest import JudgeRecord
 from judges.offline.statistics.intervals import bounded_interval
 from judges.rows.columns import TRAJECTORY_KEYS
 from judges.sample import Sample

@@ -9,7 +9,7 @@ from pathlib import Path
 from judges.errors import ConfigurationError
 from judges.offline.results import Evaluation, Row, dataset_changes, pair_rows, question_key, question_means
 from judges.offline.run.evaluate import load_run
-from judges.offline.run.source import changed_judges
+from judges.offline.run.manifest import changed_judges
 from judges.offline.statistics import (
     Figure,
     LengthAdjusted,

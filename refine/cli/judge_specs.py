@@ -16,7 +16,7 @@ from judges.errors import shortened
 from judges.models.providers.http import checked_address
 from judges.models.providers.openai_fields import local_name, names_direct_client, parsed_name
 from judges.offline.run.evaluate import judges_by_name
-from judges.offline.run.source import JudgeRecord
+from judges.offline.run.manifest import JudgeRecord
 from refine.cli.options import ModelOptions
 from refine.process import see_modules_here
 

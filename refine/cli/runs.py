@@ -31,15 +31,10 @@ from judges.offline.results import dataset_changes
 from judges.offline.run.cells import RunWork
 from judges.offline.run.evaluate import Loader, check_free, check_shards, merge, run_source, with_fingerprints
 from judges.offline.run.gate import Gate
+from judges.offline.run.manifest import DatasetFile, JudgeRecord, Manifest, changed_judges
 from judges.offline.run.outputs import SUMMARY, TIMING, RowOutput
 from judges.offline.run.settings import BatchSettings, OnProgress, RunSettings
-from judges.offline.run.source import (
-    DatasetFile,
-    JudgeRecord,
-    Manifest,
-    RunRows,
-    changed_judges,
-)
+from judges.offline.run.source import RunRows
 from refine.cli import options as of
 from refine.cli.judge_specs import by_name, load_judges
 from refine.cli.tables import Column, print_table, print_text, text_console

@@ -23,7 +23,7 @@ from langchain_core.messages import AIMessage, AnyMessage
 
 from graphs import Attempt, Outcome, Policy
 from graphs.answers import AnswerKind
-from graphs.certificate import settings_of, subject_of
+from graphs.certified_loop import settings_of, subject_of
 from judges import ConfigurationError, Judge, Sample, Verdict
 from judges.certificate import Subject
 from judges.errors import shortened

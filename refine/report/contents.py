@@ -15,8 +15,8 @@ from judges.errors import plural, shortened
 from judges.offline import Evaluation, Row, Summary, load_run
 from judges.offline.results import pair_rows, percentiles
 from judges.offline.run.journal import is_failure
+from judges.offline.run.manifest import JudgeRecord, Manifest
 from judges.offline.run.outputs import RESULTS, TIMING
-from judges.offline.run.source import JudgeRecord, Manifest
 from judges.offline.statistics.intervals import Figure
 from judges.verdict import Verdict
 from refine.report import document as doc

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from judges import ConfigurationError, Judge, Panel
-from judges.offline.run.source import Manifest
+from judges.offline.run.manifest import Manifest
 from refine.cli.app import app
 from refine.server.assembly import _make_guards
 from refine.server.config import load_settings

@@ -18,7 +18,7 @@ from judges import ConfigurationError, Helpfulness, OpenAICompatible, OpenAIComp
 from judges.catalogue.ragas.answer_correctness import SemanticSimilarity
 from judges.offline import Evaluation, Progress, RunSettings, RunStopped, evaluate
 from judges.testing import ScriptedModel, no_waiting
-from tests.model_server import Asked, ModelServer, Reply, answered, serving
+from tests.model_server import Asked, ModelServer, Reply, Wire, answered, serving
 from tests.runs.commands import RATED, begin, line_of, refine, write_rows
 
 NAMED = {"model_name": "m"}
@@ -250,7 +250,7 @@ def test_vectors_are_paid_from_the_same_limit(tmp_path: Path, caplog: pytest.Log
     """What embeddings cost counts toward the limit, unless they cannot say it, which is said once."""
     rows = [{"question": "q", "answer": str(i), "reference": f"r {i}"} for i in range(9)]
 
-    def embedded(_: object) -> Reply:
+    def embedded(_: object) -> Wire:
         data = [{"index": i, "embedding": [1.0, 0.5]} for i in range(2)]
         return answered({"data": data, "model": "e-1", "usage": {"prompt_tokens": 1_000, "total_tokens": 1_000}})
 

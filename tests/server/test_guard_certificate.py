@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from graphs.certificate import subject_of
+from graphs.certified_loop import subject_of
 from judges import ConfigurationError
 from judges.certificate import IssuedCertificate
 from refine.server.assembly import _make_guards

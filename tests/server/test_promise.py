@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from graphs import NotAccepted
-from graphs.certificate import subject_of
+from graphs.certified_loop import subject_of
 from judges import ConfigurationError
 from judges.certificate import IssuedCertificate, Subject
 from judges.promise import Audit, follow

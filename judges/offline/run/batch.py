@@ -35,8 +35,9 @@ from judges.offline.run.calls import Awaiting, CallMeter, CallPlace, RunStopped,
 from judges.offline.run.cells import RunWork, judge_missing, new_meter
 from judges.offline.run.journal import NAME as JOURNAL
 from judges.offline.run.journal import Journal, cannot_write, make_folder, open_private, read_json, replacing
+from judges.offline.run.manifest import Manifest
 from judges.offline.run.settings import BatchSettings, OnProgress, Progress
-from judges.offline.run.source import Manifest, RunRows
+from judges.offline.run.source import RunRows
 from judges.verdict import Usage
 
 _FOLDER = "batches"

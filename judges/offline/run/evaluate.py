@@ -32,11 +32,12 @@ from judges.offline.results import Evaluation, Row, read_as, summarise_rows
 from judges.offline.run.cells import CellWorkers, RunWork, judge_missing, warn_of_unreadable
 from judges.offline.run.journal import NAME as JOURNAL
 from judges.offline.run.journal import Journal, check_unlocked, full_disk_told, locked, make_folder, open_private
+from judges.offline.run.manifest import NAME as MANIFEST
+from judges.offline.run.manifest import JudgeRecord, Manifest
 from judges.offline.run.outputs import RESULTS, SUMMARY, OrderedRows, RowOutput, run_files, sum_up
 from judges.offline.run.processes import gather, judge_in_processes
 from judges.offline.run.settings import BatchSettings, RunSettings
-from judges.offline.run.source import NAME as MANIFEST
-from judges.offline.run.source import SPOOL, JudgeRecord, Manifest, RunRows, each, read_again, row_json
+from judges.offline.run.source import SPOOL, RunRows, each, read_again, row_json
 from judges.rows.replies import row_of
 from judges.runtime import faults
 from judges.runtime.flow import DaemonThreads

@@ -21,7 +21,8 @@ from pydantic_core import PydanticSerializationError
 from judges.errors import BadSample, ConfigurationError, plural, shortened
 from judges.offline.results import Evaluation, JudgeTotals, Row, Summary, read_as
 from judges.offline.run.journal import Journal, quoted, replacing, write_json
-from judges.offline.run.source import Manifest, row_json
+from judges.offline.run.manifest import Manifest
+from judges.offline.run.source import row_json
 from judges.sample import Sample
 from judges.verdict import Verdict
 

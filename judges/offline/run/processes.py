@@ -26,8 +26,9 @@ from judges.offline.run.calls import RunStopped
 from judges.offline.run.cells import RunWork, judge_missing, warn_of_unreadable
 from judges.offline.run.journal import NAME as JOURNAL
 from judges.offline.run.journal import Journal, check_unlocked, locked, make_folder, replacing
+from judges.offline.run.manifest import Manifest
 from judges.offline.run.settings import OnProgress, Progress, RunSettings
-from judges.offline.run.source import SPOOL, Manifest, RunRows, read_again, row_json
+from judges.offline.run.source import SPOOL, RunRows, read_again, row_json
 from judges.runtime.validation import ban, check_picklable, no_model_requests
 from judges.sample import Sample
 

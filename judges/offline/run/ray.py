@@ -31,9 +31,10 @@ from judges.offline.run.calls import RunStopped
 from judges.offline.run.cells import RunWork, judge_missing, new_meter
 from judges.offline.run.evaluate import judges_by_name, opened
 from judges.offline.run.journal import Journal, is_failure, make_folder, replacing
+from judges.offline.run.manifest import JudgeRecord, Manifest
 from judges.offline.run.outputs import OrderedRows, RowOutput, sum_up
 from judges.offline.run.settings import RunSettings
-from judges.offline.run.source import JudgeRecord, Manifest, digest_of, row_json
+from judges.offline.run.source import digest_of, row_json
 from judges.runtime.validation import check_picklable, whole_number
 from judges.sample import Sample
 from judges.verdict import Verdict
