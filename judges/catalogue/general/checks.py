@@ -8,6 +8,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
+from judges.catalogue.parts.text import count_characters, count_words
 from judges.entry import Entry, Explanation, own_entry
 from judges.errors import ConfigurationError, one_line, shortened, unfit
 from judges.judge import Judge
@@ -86,7 +87,9 @@ class Length(_Check):
 
     def check(self, answer: str) -> list[str]:
         """Compare the length with both bounds."""
-        length = len(answer) if self._unit == "characters" else len(answer.split())
+        length = (
+            len(answer) if self._unit == "characters" else count_words(answer) + count_characters(answer)
+        )  # Chinese, Japanese or Thai has no blanks: each letter is a word, as word processors count
         if length < self._at_least:
             return [f"Write at least {self._at_least} {self._unit}; there are {length}."]
         if self._at_most is not None and length > self._at_most:
