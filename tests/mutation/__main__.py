@@ -54,6 +54,7 @@ ROOMS: dict[str, tuple[list[str], list[str]]] = {
             *(f"tests/runs/test_{name}.py" for name in ("batches", "gate", "limits", "resuming")),
             "tests/judges/test_offline.py",
             "tests/judges/test_comparison.py",
+            "tests/judges/test_sharing.py",
         ],
     ),
     "record": (

@@ -60,6 +60,17 @@ def test_a_gate_passes_or_fails_by_its_exit_code(tmp_path: Path) -> None:
     assert not (tmp_path / "3").exists()
 
 
+def test_rows_of_one_question_are_counted_apart(tmp_path: Path) -> None:
+    """A figure over several answers to each question says how many questions there are."""
+    rows = ({"question": f"q {i % 3}", "answer": "a" * i} for i in range(1, 7))
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    gate = ("--fail-under", "length=0.5", "--out", tmp_path / "run")
+    result = refine("evaluate", path, "--judge", "length:at_most=4", *gate)
+    assert "it is 0.667" in result.stderr
+    assert "over 6 rows to 3 questions" in result.stderr
+
+
 def test_too_many_unscored_is_a_code_of_its_own(tmp_path: Path) -> None:
     """Where judging failed too often, the figure says nothing, however good the rest is."""
     rows = rows_with(tmp_path / "rows.jsonl", [1] * 10)

@@ -145,6 +145,17 @@ def test_calls_in_vain_end_the_run_at_once(
     assert not run.exists()
 
 
+def test_a_model_that_is_missing_is_seen_though_a_row_says_the_same(tmp_path: Path) -> None:
+    """What an endpoint says is read before the words of the prompt are hidden in it."""
+    said = "The model `m` does not exist"
+    with (
+        serving(lambda _: Reply(status=400, text=said)) as one,
+        OpenAICompatible(one.url, model="m") as model,
+        pytest.raises(ConfigurationError, match="refuses all calls"),
+    ):
+        evaluate([{"question": "q", "answer": said}] * 9, Helpfulness(model), run=tmp_path / "run")
+
+
 def test_a_key_revoked_on_the_way_loses_nothing(rows: Path, tmp_path: Path) -> None:
     """What was judged before stays, and the line says how to go on."""
     run = tmp_path / "run"
