@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from langchain.agents import create_agent
+from langchain_core.messages import HumanMessage
 from sqlalchemy import create_engine, inspect, text
 
 from graphs import Overrides
@@ -54,6 +55,21 @@ def test_a_row_tells_all_of_its_attempt(tmp_path: Path) -> None:
             k: v for k, v in b.items() if k not in own and v != ""
         }
         assert b == c
+
+
+def test_an_image_is_named_and_not_kept(tmp_path: Path) -> None:
+    """What a question shows beside its words stays out of the record, in a file and in a database."""
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
+    question = [HumanMessage([{"type": "text", "text": "What is it?"}, image])]
+    file, url = tmp_path / "attempts.jsonl", f"sqlite:///{tmp_path / 'record.db'}"
+    SelfRefine(ScriptedModel(["a"]), ScriptedJudge([4]), record=file).invoke(question)
+    with DatabaseRecord(url, texts=True) as record:
+        SelfRefine(ScriptedModel(["a"]), ScriptedJudge([4]), record=record).invoke(question)
+        assert record.flush()
+        (row,) = record.rows()
+    for text_kept in (file.read_text("utf-8"), json.dumps(row)):
+        assert "What is it?" in text_kept
+        assert "iVBOR" not in text_kept
 
 
 def test_a_row_has_its_pieces(tmp_path: Path) -> None:
