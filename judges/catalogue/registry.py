@@ -572,6 +572,8 @@ def _misspelt(name: object, names: Container[object]) -> str:
         return ""
     if "?" in name or len(name.split()) > _MOST_WORDS:
         return f"a criterion in words is load('databricks.custom', model=..., criteria={shortened(name.strip())})"
+    if name.endswith(".py"):
+        return f"name what is in the file: {name.removesuffix('.py').replace('/', '.')}:NAME"
     parts = [part.strip() for part in name.split(",")]
     if len(parts) > 1 and all(part in names for part in parts):
         return f"name each by itself: {parts} in a list, or --judge {' --judge '.join(parts)}"

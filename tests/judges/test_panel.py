@@ -37,7 +37,7 @@ from judges.testing import ScriptedJudge, ScriptedModel
 from judges.verdict import NOTHING_TO_JUDGE, Unscored
 from refine import SelfRefine
 from refine.report.contents import RunData, build_report
-from refine.report.file import _markdown
+from refine.report.markdown import markdown
 from refine.report.page import page
 from tests.kit import Hang
 from tests.runs.commands import refine
@@ -516,7 +516,7 @@ def test_an_evaluation_counts_the_members_that_are_missing() -> None:
 def reports_of(evaluation: Evaluation) -> tuple[str, str]:
     """Return the report as a page and as Markdown."""
     document = build_report([RunData(name="run", evaluation=evaluation)])
-    return page(document), _markdown(document)
+    return page(document), markdown(document)
 
 
 def grounded(*claims: tuple[str, str]) -> Verdict:

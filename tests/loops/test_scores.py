@@ -18,7 +18,7 @@ from judges.promise import Audit, follow
 from judges.testing import Likely, ScriptedModel
 from refine import SelfRefine
 from refine.report.contents import RunData, build_report
-from refine.report.file import _markdown
+from refine.report.markdown import markdown
 from refine.report.page import page
 from refine.report.trust import TrustSources
 
@@ -204,7 +204,7 @@ def test_a_report_draws_it_and_a_run_keeps_it(tmp_path: Path) -> None:
     evaluation = evaluate(samples, judges)
 
     document = build_report([RunData(name="runs/1", evaluation=evaluation)], sources=TrustSources())
-    text, html = _markdown(document), page(document)
+    text, html = markdown(document), page(document)
     assert "pass of helpfulness" in text
     assert "pass of quick-helpfulness" in text
     assert html.count('class="reliability"') == 2

@@ -17,7 +17,7 @@ from judges.offline import Evaluation, Row, evaluate
 from judges.offline.results import summarise_rows
 from refine.report.contents import RunData, build_report
 from refine.report.document import Document
-from refine.report.file import _markdown
+from refine.report.markdown import markdown
 from refine.report.page import page as page_of
 from tests.report.xss import STRINGS
 
@@ -142,7 +142,7 @@ def test_a_row_of_two_runs_shows_what_changed_and_the_table_scrolls_sideways(
 def test_markdown_has_no_markup_of_a_run() -> None:
     """No hostile text makes an image, a link, a tag or a cell in Markdown."""
     rows = [hostile_row(index, text, ("judge|<b>", "other")) for index, text in enumerate(STRINGS)]
-    text = _markdown(build_report([run(rows, STRINGS[-1])], slices=["group"]))
+    text = markdown(build_report([run(rows, STRINGS[-1])], slices=["group"]))
     for token in ("<", "`x`", "{{"):
         assert token not in text, token
     assert not re.search(r"(?<!\\)\]\(", text)

@@ -22,7 +22,8 @@ from judges.testing import ScriptedJudge, ScriptedModel
 from refine.cli.app import app
 from refine.report.contents import RunData, build_report
 from refine.report.document import Document, WorstRow, dollars, moment, p_value, percent
-from refine.report.file import _csv_cell, _csv_rows, _escape_markup, _markdown
+from refine.report.file import _csv_cell, _csv_rows
+from refine.report.markdown import _escape_markup, markdown
 from refine.report.page import page
 from refine.report.trust import TrustSources
 from tests.loops.recorded import V_B, write_loops
@@ -62,7 +63,7 @@ def test_a_judge_has_its_figures_and_what_is_unscored_its_reasons() -> None:
     """Means, passes, coverage, ratings, reasons, tokens and costs are those of the rows."""
     rows = [row(n, rated(4 if n < 6 else 2, usage=Usage(calls=1, input_tokens=n, cost=0.5))) for n in range(8)]
     report = build_report([run(*rows, row(8, failed()), row(9, failed()))])
-    text = _markdown(report)
+    text = markdown(report)
     assert f"| helpfulness | {(6 + 2 / 3) / 8:.3f} (" in text
     assert "| 1: 0, 2: 2, 3: 0, 4: 6 |" in text
     assert "Scores of helpfulness" not in text  # ratings say as much
@@ -85,18 +86,18 @@ def test_the_worst_rows_come_first_with_reasons_and_parts() -> None:
     report = build_report([run(*rows)])
     worst = next(section for section in report.sections if section.key == "worst")
     assert [block.index for block in worst.blocks if isinstance(block, WorstRow)] == [2, 1]
-    text = _markdown(report)
+    text = markdown(report)
     assert text.index("### Row 2") < text.index("### Row 1")
     assert "- **helpfulness** 0.00, not passed: Wrong." in text
     assert "  - **names the option** 0.00, not passed: It does not." in text
-    assert "Rows that did worst" not in _markdown(build_report([run(row(0, rated(4)))]))
+    assert "Rows that did worst" not in markdown(build_report([run(row(0, rated(4)))]))
 
 
 def test_groups_have_figures_of_their_own() -> None:
     """Rows are grouped by the text of a column, those without it too; an unknown column is named."""
     rows = [row(n, rated(4), topic="git") for n in range(3)] + [row(3, rated(1), topic="tea"), row(4, rated(1))]
     report = build_report([run(*rows)], slices=["topic"])
-    text = _markdown(report)
+    text = markdown(report)
     assert "| (none) | 1 | 0.000 (0.0% passed) |" in text
     assert "| git | 3 | 1.000 (" in text
     assert "| tea | 1 | 0.000 (0.0% passed) |" in text
@@ -111,7 +112,7 @@ def test_two_runs_are_paired_by_row_and_question() -> None:
     report = build_report([run(*before), run(*after, name="runs/2")])
     sides = {(pair.index, tuple(side is not None for side in pair.sides)) for pair in report.rows}
     assert {(0, (True, False)), (1, (True, True)), (19, (True, False)), (19, (False, True))} <= sides
-    text = _markdown(report)
+    text = markdown(report)
     assert "# runs/2 against runs/1" in text
     assert "- row 1: 0.667 to 0.000: 'question 1'" in text
     assert "Not the same dataset, so a change may come from that: 2 rows are missing; 1 row is new." in text
@@ -125,7 +126,7 @@ def test_two_runs_stand_beside_each_other_by_group_and_by_score() -> None:
     before = [row(n, rated(2, rationale=said, feedback=said), topic="git") for n in range(6)]
     after = [row(n, rated(4 if n < 4 else 1, rationale=said, feedback=said), topic="git") for n in range(6)]
     report = build_report([run(*before), run(*after, name="runs/2")], slices=["topic"])
-    text = _markdown(report)
+    text = markdown(report)
     assert re.search(r"\| git \| 6 \| 0\.667 \(0\.333\) .*66\.7% passed \(0\.0%\)", text)
     assert "helpfulness: 4 rose, 2 fell" in text
     assert text.count(said) == 2
@@ -262,7 +263,7 @@ def test_without_labels_nothing_is_said_of_trust() -> None:
     """No section, and no column of labels."""
     report = report_of(rows_of(JUDGE))
     assert {section.key for section in report.sections} == {"judges", "costs", "worst"}
-    assert "Do people agree?" not in _markdown(report)
+    assert "Do people agree?" not in markdown(report)
 
 
 def test_labels_in_the_rows_or_in_a_file_say_how_people_agree(tmp_path: Path) -> None:
@@ -277,9 +278,9 @@ def test_labels_in_the_rows_or_in_a_file_say_how_people_agree(tmp_path: Path) ->
     assert [pair.label for pair in inside.rows] == [pair.label for pair in beside.rows]
     assert inside.rows[0].label == "good"
     assert inside.rows[3].label == "bad"
-    text = _markdown(inside)
+    text = markdown(inside)
     certificate = "Nothing is certified"  # labels in a file have a ledger, which keeps a share of delta
-    assert _markdown(beside).partition(certificate)[0] == text.partition(certificate)[0]
+    assert markdown(beside).partition(certificate)[0] == text.partition(certificate)[0]
     assert "0.57 (" in text  # kappa
     assert "91.7% (61.5% to 99.8%)" in text  # good ones passed
     assert "21.4% (" in text  # bad among passes
@@ -294,7 +295,7 @@ def test_labels_in_the_rows_or_in_a_file_say_how_people_agree(tmp_path: Path) ->
 def test_attempts_and_a_certificate_have_sections_of_their_own(tmp_path: Path) -> None:
     """The curve with its intervals, bounds where the record ends, and a table of thresholds with its finding."""
     attempts = write_loops(tmp_path / "attempts.jsonl", V_B)
-    text = _markdown(report_of(rows_of(JUDGE), attempts=attempts))
+    text = markdown(report_of(rows_of(JUDGE), attempts=attempts))
     assert "| 1 | 15 | 4 | 26.7% (" in text
     assert "part of that is luck: --rejudge removes it" in text
     assert "rating 4, 4 attempts (in force)" in text
@@ -305,7 +306,7 @@ def test_attempts_and_a_certificate_have_sections_of_their_own(tmp_path: Path) -
     file = tmp_path / "certificate.json"
     issued = certify(good, thresholds=[4, 3], ledger=tmp_path / "own.ledger", once=True)
     issued.write(file)
-    text = _markdown(report_of(rows_of(JUDGE), certificate=file))
+    text = markdown(report_of(rows_of(JUDGE), certificate=file))
     assert "Certified: success\\_rating=" in text
     assert f"Certificate {issued.id[:8]}, issued " in text
     assert "0.0% (at most 4.9%)" in text
