@@ -36,7 +36,7 @@ from judges.first_guesses import HintsAtCalls, guesses
 from judges.models.providers.openai_fields import parsed_name
 from judges.runtime.faults import logging_safely
 from judges.runtime.validation import SharedByCopies, check_picklable, naming_settings, one_of
-from refine.promise import watch_promise
+from refine.promise_watch import watch_promise
 from refine.question import AnswersQuestions, OutcomeListener
 from refine.record import Recorder, open_record
 from refine.record.rows import Origin

@@ -54,7 +54,7 @@ from refine.middleware.model_call import (
     answer_in,
     is_structured,
 )
-from refine.promise import watch_promise
+from refine.promise_watch import watch_promise
 from refine.question import OutcomeListener
 from refine.record import Recorder, open_record
 from refine.record.rows import Origin

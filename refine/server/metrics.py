@@ -23,7 +23,7 @@ from graphs import Outcome, Policy
 from judges.runtime.faults import logging_safely
 from judges.verdict import Usage, Verdict
 from refine.logs import log_line
-from refine.promise import PromiseWatch
+from refine.promise_watch import PromiseWatch
 from refine.record import DatabaseRecord, Origin, Recorder
 from refine.server.guards import ServedGuard
 from refine.server.service import ServedRequest

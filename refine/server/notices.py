@@ -11,7 +11,7 @@ from prometheus_client.core import CounterMetricFamily
 
 from graphs import Outcome
 from judges.errors import ConfigurationError
-from refine.promise import PromiseWatch
+from refine.promise_watch import PromiseWatch
 from refine.server.assembly import secret_of
 from refine.server.config import ServerSettings, WebhookSettings
 from refine.server.guards import ServedGuard

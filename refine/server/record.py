@@ -17,7 +17,7 @@ from judges.catalogue.names import imported, is_reference
 from judges.errors import ConfigurationError
 from refine.page.routes import Event, OneTimeLink, TryQuestion, attempts_of, page_routes
 from refine.process import see_modules_here
-from refine.promise import PromiseWatch
+from refine.promise_watch import PromiseWatch
 from refine.record import DatabaseRecord, Recorder, open_record
 from refine.record.rows import Redact
 from refine.server.access import Caller
