@@ -19,7 +19,7 @@ from judges.judge import Judge
 from judges.models.identity import identity_of, unread_settings
 from judges.models.providers.langchain import LangChainModel
 from judges.models.providers.openai import OpenAICompatible
-from judges.models.providers.openai_fields import names_direct_client
+from judges.models.providers.openai_settings import names_direct_client
 
 _WITHOUT_INFLUENCE = frozenset(
     {

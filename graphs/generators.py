@@ -28,9 +28,9 @@ from judges.errors import BadSample, ConfigurationError, shortened
 from judges.judge import waited_for
 from judges.models.providers.langchain import chat_model, keeping_refusals, usage_of
 from judges.models.providers.openai import OpenAICompatible
-from judges.models.providers.openai_fields import names_direct_client
 from judges.models.providers.openai_messages import MessageDict, answer_of, to_dicts, to_messages
 from judges.models.providers.openai_replies import model_in, usage_in
+from judges.models.providers.openai_settings import names_direct_client
 from judges.runtime.flow import in_thread
 from judges.runtime.validation import ban, check_allowed
 from judges.sample import Sample

@@ -20,7 +20,7 @@ from judges import Cascade, Judge, as_judge
 from judges.errors import ConfigurationError, one_line, shortened
 from judges.models.providers.langchain import chat_model
 from judges.models.providers.openai import OpenAICompatible
-from judges.models.providers.openai_fields import names_direct_client
+from judges.models.providers.openai_settings import names_direct_client
 from judges.models.structured import response_format
 from judges.verdict import Verdict
 

@@ -31,7 +31,7 @@ from judges.catalogue.names import JudgeSpec, is_judges_file, is_reference
 from judges.catalogue.registry import default_registry, find
 from judges.errors import ConfigurationError, JudgesError, one_line, shortened
 from judges.judge import Judge, ajudge_within
-from judges.models.providers.openai_fields import names_direct_client
+from judges.models.providers.openai_settings import names_direct_client
 from judges.models.resolve import as_model
 from judges.offline.trust.label import Label, LabelItem, Labelling, items_of, labels_in
 from judges.offline.trust.rows import JudgedAnswer, labels_file, read_judged

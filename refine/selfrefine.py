@@ -33,7 +33,7 @@ from judges.certificate import Subject
 from judges.compose import JudgeLike
 from judges.errors import shortened
 from judges.first_guesses import HintsAtCalls, guesses
-from judges.models.providers.openai_fields import parsed_name
+from judges.models.providers.openai_settings import parsed_name
 from judges.runtime.faults import logging_safely
 from judges.runtime.validation import SharedByCopies, check_picklable, naming_settings, one_of
 from refine.promise_watch import watch_promise

@@ -10,7 +10,7 @@ from judges.models.providers.embeddings import LangChainEmbeddings
 from judges.models.providers.langchain import LangChainModel, NamedModel, looks_like_chat_model
 from judges.models.providers.local_models import MiniLM
 from judges.models.providers.openai import OpenAICompatible
-from judges.models.providers.openai_fields import names_direct_client
+from judges.models.providers.openai_settings import names_direct_client
 
 
 def as_model(candidate: object, *, temperature: float | None = 0.0) -> JudgeModel:

@@ -14,7 +14,7 @@ from judges import ConfigurationError, Judge, Panel
 from judges.catalogue.names import JudgesFile, JudgeSpec, is_judges_file
 from judges.errors import shortened
 from judges.models.providers.http import checked_address
-from judges.models.providers.openai_fields import local_name, names_direct_client, parsed_name
+from judges.models.providers.openai_settings import local_name, names_direct_client, parsed_name
 from judges.offline.run.evaluate import judges_by_name
 from judges.offline.run.manifest import JudgeRecord
 from refine.cli.options import ModelOptions

@@ -14,7 +14,7 @@ from typing import Any
 
 from judges import ConfigurationError
 from judges.errors import one_line, shortened
-from judges.models.providers.openai_fields import names_direct_client
+from judges.models.providers.openai_settings import names_direct_client
 from judges.offline.run.outputs import RESULTS
 from refine.cli.judge_specs import load_judge, without_query
 from refine.cli.options import FileOptions, GateOptions, ModelOptions, ResumeOptions, ShowOptions, TrialOptions

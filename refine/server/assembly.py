@@ -23,7 +23,7 @@ from judges.certificate import IssuedCertificate
 from judges.errors import ConfigurationError, shortened
 from judges.judge import Judge
 from judges.model import JudgeModel
-from judges.models.providers.openai_fields import local_name
+from judges.models.providers.openai_settings import local_name
 from judges.models.resolve import as_model
 from refine.process import see_modules_here
 from refine.server.access import Budgets, Keys

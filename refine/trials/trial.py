@@ -28,7 +28,7 @@ from judges.catalogue.names import one_judge
 from judges.errors import shortened
 from judges.fingerprint import fingerprint
 from judges.messages import Message, langchain_content
-from judges.models.providers.openai_fields import names_direct_client
+from judges.models.providers.openai_settings import names_direct_client
 from judges.models.retry import kind_of
 from judges.offline import Progress, read_rows
 from judges.offline.dataset.reading import RowInput, read_sample

@@ -16,8 +16,8 @@ from judges.models import retry
 from judges.models.providers.http import Connected, Endpoint
 from judges.models.providers.http_errors import EndpointReplyError, EndpointResponse
 from judges.models.providers.openai import RETRIES
-from judges.models.providers.openai_fields import checked_name
 from judges.models.providers.openai_replies import usage_in
+from judges.models.providers.openai_settings import checked_name
 from judges.runtime.validation import SharedByCopies, check_allowed, check_picklable, whole_number
 from judges.verdict import Usage
 

@@ -21,7 +21,7 @@ from judges.models.likelihood import ALTERNATIVES, NOT_GIVEN, REFUSED, tokens_in
 from judges.models.prompt_and_reply import finish_reason_of
 from judges.models.providers.http import checked_address
 from judges.models.providers.llama import serve_locally
-from judges.models.providers.openai_fields import address_for, local_name, parsed_name
+from judges.models.providers.openai_settings import address_for, local_name, parsed_name
 from judges.models.retry import status_of
 from judges.models.structured import (
     KEYWORDS,

@@ -27,7 +27,7 @@ from typing import IO, TYPE_CHECKING, Any
 from judges.errors import ConfigurationError, one_line, shortened, unfit
 from judges.models.providers.http import Endpoint, OnPart
 from judges.models.providers.http_errors import EndpointResponse
-from judges.models.providers.openai_fields import local_name
+from judges.models.providers.openai_settings import local_name
 from judges.runtime.faults import logging_safely
 from judges.runtime.flow import in_thread
 

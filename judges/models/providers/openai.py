@@ -19,7 +19,7 @@ from judges.model import Distribution, LlmRun, ModelRequest, ModelResponse, Prom
 from judges.models import retry
 from judges.models.likelihood import ALTERNATIVES
 from judges.models.prompt_and_reply import texts_in
-from judges.models.providers import llm_runs, openai_fields
+from judges.models.providers import llm_runs, openai_settings
 from judges.models.providers.http import Connected, Endpoint
 from judges.models.providers.http_errors import (
     EndpointResponse,
@@ -28,7 +28,6 @@ from judges.models.providers.http_errors import (
     error_in,
 )
 from judges.models.providers.llama import TIMEOUT_S, LlamaEndpoint, LocalModel
-from judges.models.providers.openai_fields import ChatSettings, Limit
 from judges.models.providers.openai_replies import (
     OK,
     ChunkReader,
@@ -37,6 +36,7 @@ from judges.models.providers.openai_replies import (
     read_completion,
     usage_in,
 )
+from judges.models.providers.openai_settings import ChatSettings, Limit
 from judges.models.structured import (
     KEYWORDS,
     Method,
@@ -281,7 +281,7 @@ class OpenAICompatible(Connected):
         )
         self.retries = whole_number(retries, setting="retries", least=0)
         self._endings = _checked_endings(endings)
-        is_local = openai_fields.local_name(base_url) is not None
+        is_local = openai_settings.local_name(base_url) is not None
         timeout_s = (TIMEOUT_S if is_local else _TIMEOUT_S) if timeout_s is None else timeout_s
         self._endpoint = (
             LlamaEndpoint(LocalModel.named(base_url), timeout_s)
@@ -317,13 +317,13 @@ class OpenAICompatible(Connected):
         Raises:
             ConfigurationError: If the name has another form, or there is no address.
         """
-        if openai_fields.local_name(name) is not None:
+        if openai_settings.local_name(name) is not None:
             return cls(name, **{"model": name.strip(), **settings})
-        parts = openai_fields.parsed_name(name)
+        parts = openai_settings.parsed_name(name)
         if parts is None or not parts[0]:
             raise unfit("a model behind an endpoint is named 'openai-compatible:MODEL@BASE_URL'", name)
         model, address = parts
-        return cls(openai_fields.address_for(name, address), **{"model": model, **settings})
+        return cls(openai_settings.address_for(name, address), **{"model": model, **settings})
 
     def __repr__(self) -> str:
         return f"OpenAICompatible({self._endpoint.origin!r}, model={self.name!r})"
@@ -452,7 +452,7 @@ class OpenAICompatible(Connected):
 
     def is_model(self, other: object) -> bool:
         """Check whether `other` uses this model: at this address, or through LangChain under the same name."""
-        if openai_fields.names_direct_client(other):
+        if openai_settings.names_direct_client(other):
             other = OpenAICompatible.named(other)
         if isinstance(other, OpenAICompatible):
             return (other.base_url, other.name) == (self.base_url, self.name)

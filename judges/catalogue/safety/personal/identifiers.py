@@ -357,8 +357,8 @@ class _Format:
 
 @cache
 def _formats() -> tuple[_Format, ...]:
-    """Return the formats of all countries, as `formats.toml` has them."""
-    tables = own_tables(__file__, "formats.toml")
+    """Return the formats of all countries, as `identity_numbers.toml` has them."""
+    tables = own_tables(__file__, "identity_numbers.toml")
     fills = tables["labels"]
     return tuple(_Format(**{**one, "labels": one["labels"].format(**fills)}) for one in tables["formats"])
 
