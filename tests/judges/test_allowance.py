@@ -142,6 +142,17 @@ def test_what_is_no_call_needs_room_and_takes_no_call() -> None:
     assert refusal_of(Allowance(calls=0), as_call=False) is None
 
 
+def test_a_claim_that_is_refused_outside_is_given_back_whole() -> None:
+    """A call that the outer allowance refuses costs the inner one nothing of what it has left."""
+    outer = Allowance(calls=0)
+    inner = nested(Allowance(calls=3), outer)
+    assert refusal_of(inner) is not None
+    outer.release()
+    for _ in range(3):
+        inner.take()
+    assert refusal_of(inner) == ("budget", "the budget of calls was spent before the judge was asked")
+
+
 def test_an_inner_allowance_claims_from_the_outer_one() -> None:
     """Calls, usage, failures and repeats are counted in both, with the same keys and prices of their own."""
     outer, inner = Allowance(calls=3, retries=1, prices=PRICES), Allowance(retries=5)

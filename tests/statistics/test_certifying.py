@@ -395,6 +395,8 @@ def test_labels_that_come_in_may_be_looked_at_with_e_values(tmp_path: Path) -> N
     rarely_4 = certify(single_rows({4: (10, 0), 3: (60, 0)}), method="anytime")
     assert rarely_4.needed.startswith("About 77 released and labelled answers are needed, 7 more than now")
     assert "the strictest has too few to begin with, so that the others need an E of 400" in rarely_4.notes
+    for other in (looks[2], certify(single_rows({4: (10, 0), 3: (60, 0)}), ledger=tmp_path / "other")):
+        assert "the strictest has too few" not in str(other)
 
 
 def scored_rows(labelled: int, runs: int = 1_000) -> list[Row]:
