@@ -246,6 +246,9 @@ def test_shards_merge_into_the_whole(tmp_path: Path) -> None:
     parts = [tmp_path / f"part{i}" for i in (1, 2, 3)]
     for number, part in enumerate(parts, 1):
         assert refine(*judged, part, "--shard", f"{number}/3").exit_code == 0
+    other = tmp_path / "other"
+    stricter = ("--judge", "length:at_most=2", "--shard", "2/3")
+    assert refine("evaluate", rows, *stricter, "--out", other).exit_code == 0
     assert refine("merge", *reversed(parts), "--out", tmp_path / "merged").exit_code == 0
     for name in (*FILES, "run.json"):
         assert (tmp_path / "merged" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
@@ -254,6 +257,7 @@ def test_shards_merge_into_the_whole(tmp_path: Path) -> None:
         ([parts[0], parts[0]], "the same shard is named twice"),
         ([parts[0], tmp_path / "whole"], "is a whole run"),
         ([tmp_path / "none"], "holds no run"),
+        ([parts[0], other, parts[2]], "are not shards of one run: the judge 'length' (its settings"),
     ):
         assert text in line_of(refine("merge", *wrong, "--out", tmp_path / "new"))
     for shard in ("0/3", "4/3", "x", "1/", "1/3/4"):
@@ -449,10 +453,13 @@ class Counted:
     name = "counted"
     texts: ClassVar[list[str]] = []  # of the class, as what an object holds is part of its judge's fingerprint
 
+    def __init__(self, divisor: int = 3) -> None:
+        self.divisor = divisor
+
     def embed(self, texts: Sequence[str]) -> EmbeddingResponse:
         """Return a vector for each text."""
         self.texts.extend(texts)
-        return EmbeddingResponse([[len(text) / 3, 0.1] for text in texts], Usage.of_call(7, 0), "e")
+        return EmbeddingResponse([[len(text) / self.divisor, 0.1] for text in texts], Usage.of_call(7, 0), "e")
 
     async def aembed(self, texts: Sequence[str]) -> EmbeddingResponse:
         """Return vectors after the others had their turn."""
@@ -499,6 +506,13 @@ def test_texts_are_not_embedded_again(tmp_path: Path, names: tuple[str, ...]) ->
     assert len(Counted.texts) == 2 * len(ROWS)
     for name in FILES:
         assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def test_vectors_of_another_model_are_not_taken(tmp_path: Path) -> None:
+    """Two judges that embed the same texts by different models hear each its own."""
+    judges = [Embedding(name, Counted(divisor), CountingModel()) for name, divisor in (("one", 3), ("other", 7))]
+    evaluation = evaluate([{"answer": "a" * 21}], judges, run=tmp_path / "run")
+    assert [verdict.rationale for verdict in evaluation.rows[0].verdicts.values()] == ["7.0", "3.0"]
 
 
 class RisingModel(CountingModel):
