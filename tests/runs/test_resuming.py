@@ -509,10 +509,19 @@ def test_texts_are_not_embedded_again(tmp_path: Path, names: tuple[str, ...]) ->
 
 
 def test_vectors_of_another_model_are_not_taken(tmp_path: Path) -> None:
-    """Two judges that embed the same texts by different models hear each its own."""
-    judges = [Embedding(name, Counted(divisor), CountingModel()) for name, divisor in (("one", 3), ("other", 7))]
-    evaluation = evaluate([{"answer": "a" * 21}], judges, run=tmp_path / "run")
-    assert [verdict.rationale for verdict in evaluation.rows[0].verdicts.values()] == ["7.0", "3.0"]
+    """Two judges that embed the same texts by different models hear each its own, after a stop, too."""
+    rows = [{"answer": "a" * 21}, {"answer": "a" * 42}]
+
+    def run(**settings: Any) -> Evaluation:
+        judges = [
+            Embedding(name, Counted(divisor), CountingModel()) for name, divisor in (("one", 3), ("other", 7))
+        ]
+        return evaluate(rows, judges, run=RunSettings(folder=tmp_path / "run", **settings), max_concurrency=1)
+
+    with pytest.raises(RunStopped):
+        run(max_calls=2)  # the first judge has embedded the second row, and the other has not
+    heard = [[verdict.rationale for verdict in row.verdicts.values()] for row in run(resume=True).rows]
+    assert heard == [["7.0", "3.0"], ["14.0", "6.0"]]
 
 
 class RisingModel(CountingModel):
