@@ -130,7 +130,7 @@ def test_it_survives_no_change(
 def in_pieces(**changes: Any) -> dict[str, Any]:
     """Return the loop as it releases pieces: its judge closes, and another one refuses pieces."""
     pieces = {"piece_judge": "pattern:excludes=weak", "release": "pieces", "piece_chars": 1}
-    return {**parts(), "max_attempts": 3, **pieces, **changes}
+    return {**parts(), "max_attempts": 3, "patience": 2, **pieces, **changes}
 
 
 def test_loops_in_pieces_are_certified_as_they_were_recorded(tmp_path: Path) -> None:
@@ -152,12 +152,13 @@ def test_loops_in_pieces_are_certified_as_they_were_recorded(tmp_path: Path) -> 
         {"thresholds": [4]},
         {"thresholds": [4, 3]},
         {"max_attempts": 1},
+        {"patience": 1},
         {"independent_attempts": True},
     ):
         with pytest.raises(ConfigurationError, match="released in pieces") as caught:
             certify(*files, **changed)
         assert "\n" not in str(caught.value)
-    issued = certify(*files)
+    issued = certify(*files, max_attempts=3, patience=2)
     assert [(row.policy, row.status) for row in issued.rows] == [(3.0, "certified")]
     assert (issued.threshold, issued.released, issued.bad, issued.runs) == (3.0, QUESTIONS, 1, QUESTIONS)
     issued.write(tmp_path / "certificate.json")
