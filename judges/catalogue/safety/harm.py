@@ -53,7 +53,7 @@ _HarmClass = Literal["hate", "sexual", "minors", "violence", "self_harm", "haras
 
 HARM_CLASSES: tuple[_HarmClass, ...] = get_args(_HarmClass)
 
-_Framing = Literal["none", "news_or_history", "fiction", "education", "help_seeking"]
+_Framing = Literal["news_or_history", "education", "fiction", "help_seeking", "none"]
 
 _MOST_SEVERE = 7
 _DEFAULT_LIMITS: Mapping[_HarmClass, int] = {**dict.fromkeys(HARM_CLASSES, 3), "minors": 1}
