@@ -286,7 +286,7 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (wrong(st.rank_metrics, [1, 0], [NAN, 0.5]), "scores are finite numbers"),
     (wrong(st.rank_metrics, [2, 0], [0.4, 0.5]), "labels are True or False.*2.0"),
     (wrong(st.alt_test, [*RATERS[:2], [1] * 39], [1] * 40), "their lengths are 40, 40, 40, 39"),
-    (wrong(st.alt_test, RATERS, [1] * 40, epsilon=2), "epsilon is 0 or more and below 1"),
+    (wrong(st.alt_test, RATERS, [1] * 40, epsilon=1), "epsilon is 0 or more and below 1"),
     (wrong(st.alt_test, RATERS, [1] * 40, least_rows=1), "least_rows is at least 2"),
     (wrong(st.certify, {4: (29.5, 0)}), "a count of policy 4 is a whole number, not 29.5"),
     (wrong(st.certify, 5), "counts is a list, not 5"),
