@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from judges.model import JudgeModel
     from judges.models.providers.embeddings import OpenAICompatibleEmbeddings
     from judges.models.providers.langchain import chat_model
-    from judges.models.providers.local_models import HHEM, MiniLM
+    from judges.models.providers.minilm_and_hhem import HHEM, MiniLM
     from judges.models.providers.openai import OpenAICompatible
     from judges.models.wrappers.breaker import Breaker
     from judges.models.wrappers.cache import Cache, cached
@@ -63,7 +63,7 @@ _HOMES = {
         "model": "JudgeModel",
         "models.providers.embeddings": "OpenAICompatibleEmbeddings",
         "models.providers.langchain": "chat_model",
-        "models.providers.local_models": "HHEM MiniLM",
+        "models.providers.minilm_and_hhem": "HHEM MiniLM",
         "models.providers.openai": "OpenAICompatible",
         "models.wrappers.cache": "Cache cached",
         "models.wrappers.breaker": "Breaker",

@@ -23,7 +23,7 @@ from judges.judge import Judge
 from judges.model import JudgeModel
 from judges.models.likelihood import Levels, levels_in
 from judges.models.prompt_and_reply import dialect_of, has_own_format, render_example, takes_media, tokens_of
-from judges.models.providers.local_models import alike, traits_of
+from judges.models.providers.minilm_and_hhem import alike, traits_of
 from judges.models.resolve import as_model
 from judges.prompting.prompts import LANGUAGES, Language, Prompt, Question, ReplyCheck, language_of, prompts_of
 from judges.prompting.translation import Pack, atranslate, translate

@@ -21,7 +21,7 @@ from typing import Any
 from judges.entry import Entry, Subject, own_tables
 from judges.errors import ConfigurationError, JudgesError, one_line, shortened
 from judges.judge import Judge
-from judges.models.providers.local_models import alike, finest_likeness, whole_minilm
+from judges.models.providers.minilm_and_hhem import alike, finest_likeness, whole_minilm
 from judges.runtime.validation import judge_name, one_of, suggestion
 from judges.sample import FIELD_NAMES, canonical_field
 from judges.settings import NamedJudgeError, settings_of, translate_settings

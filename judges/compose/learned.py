@@ -18,7 +18,7 @@ from judges.entry import Explanation
 from judges.errors import CannotJudge, ConfigurationError, shortened
 from judges.judge import Judge
 from judges.model import EmbeddingModel
-from judges.models.providers.local_models import MiniLM, word_pieces
+from judges.models.providers.minilm_and_hhem import MiniLM, word_pieces
 from judges.requests import Deliberation, Embed
 from judges.runtime.faults import write_whole
 from judges.sample import Sample

@@ -8,7 +8,7 @@ from judges.errors import ConfigurationError, shortened
 from judges.model import EmbeddingModel, JudgeModel
 from judges.models.providers.embeddings import LangChainEmbeddings
 from judges.models.providers.langchain import LangChainModel, NamedModel, looks_like_chat_model
-from judges.models.providers.local_models import MiniLM
+from judges.models.providers.minilm_and_hhem import MiniLM
 from judges.models.providers.openai import OpenAICompatible
 from judges.models.providers.openai_settings import names_direct_client
 

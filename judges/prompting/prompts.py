@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, cast
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
 
 from judges.errors import ConfigurationError, first_fault, one_line, shortened
-from judges.models.providers.local_models import Likeness
+from judges.models.providers.minilm_and_hhem import Likeness
 from judges.requests import WorkedExample
 
 Language = str

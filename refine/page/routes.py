@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import hmac
-import ipaddress
 import json
 import logging
-import math
-import secrets
-import time
 from collections import OrderedDict, deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from importlib.util import find_spec
@@ -33,180 +27,9 @@ from graphs import Attempt, Outcome, Unanswered
 from graphs.drivers import Node, RunContext, adrive
 from graphs.loop import Loop
 from judges import ConfigurationError
+from refine.page.access import HEADERS, MOST_PLACES, Endpoint, OneTimeLink, PageAccess, put_bounded, read_body
 from refine.record import DatabaseRecord, OutcomeFilter
 from refine.record.rows import now_ms
-
-_MOST_PLACES = 10_000
-_MOST_KNOWN = 10_000
-
-
-class GuessLimit:
-    """Counts the wrong keys of each place; keys that were right before are never held up by them.
-
-    Args:
-        most: How many wrong keys of a place are taken within the time.
-        within_s: The time in seconds.
-        clock: Monotonic clock in seconds, for tests.
-    """
-
-    def __init__(
-        self, most: int = 100, *, within_s: float = 60.0, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._most = most
-        self._within_s = within_s
-        self._clock = clock
-        self._wrong: OrderedDict[str, deque[float]] = OrderedDict()
-        self._known: OrderedDict[bytes, None] = OrderedDict()
-
-    def wait_s(self, place: str, key: str) -> float:
-        """Return the seconds until a key of this place is looked at; 0 if it is now.
-
-        Args:
-            place: Where the key comes from, for instance an address.
-            key: The key.
-        """
-        wrong = self._wrong.get(place)
-        if wrong is None or len(wrong) < self._most or _digest(key) in self._known:
-            return 0.0
-        return max(0.0, wrong[0] + self._within_s - self._clock())
-
-    def settle(self, place: str, key: str, *, is_right: bool) -> None:
-        """Record whether a key was right."""
-        if is_right:
-            _put(self._known, _digest(key), None, _MOST_KNOWN)
-            return
-        wrong = self._wrong.get(place) or deque(maxlen=self._most)
-        wrong.append(self._clock())
-        _put(self._wrong, place, wrong, _MOST_PLACES)
-
-
-def _digest(key: str) -> bytes:
-    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
-
-
-def _put(entries: OrderedDict[Any, Any], name: object, value: object, most: int) -> None:
-    """Keep an entry, and the latest ones alone."""
-    entries[name] = value
-    entries.move_to_end(name)
-    if len(entries) > most:
-        entries.popitem(last=False)
-
-
-class OneTimeLink:
-    """Lets in whoever comes with it first, by a key that is given in exchange."""
-
-    def __init__(self) -> None:
-        self.token = secrets.token_urlsafe(32)
-        self._is_used = False
-
-    def redeem(self, token: str) -> bool:
-        """Return whether the link may be followed, and let nobody else follow it."""
-        is_right = secrets.compare_digest(token.encode("utf-8", "surrogatepass"), self.token.encode())
-        is_first, self._is_used = not self._is_used, self._is_used or is_right
-        return is_right and is_first
-
-
-_Endpoint = Callable[[Request], Awaitable[Response]]
-
-HEADERS = {
-    "content-security-policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
-        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
-        "require-trusted-types-for 'script'; trusted-types 'none'"
-    ),
-    "cross-origin-opener-policy": "same-origin",
-    "cross-origin-resource-policy": "same-origin",
-    "referrer-policy": "no-referrer",
-    "x-content-type-options": "nosniff",
-}
-"""Sent with everything of the page: it runs its own scripts alone, and nothing in it becomes markup."""
-
-_SHORTEST_KEY = 8
-_MOST_GUESSES = 20
-HANDED_ON = frozenset({"forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip"})
-"""Headers that a proxy adds, which may be on this machine while whoever asks is not."""
-_LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
-
-
-class _Access:
-    """Decides who may use the page.
-
-    Args:
-        key: The page's own key, at least 8 characters; None lets in only those who ask from this machine.
-        link: A link that is followed in place of a key; then only whoever has followed it is let in.
-
-    Raises:
-        ConfigurationError: If the key is too short.
-    """
-
-    def __init__(self, key: str | None, link: OneTimeLink | None) -> None:
-        if key is not None and len(key) < _SHORTEST_KEY:
-            raise ConfigurationError(f"the page's key has {len(key)} characters; give {_SHORTEST_KEY} at least")
-        self._link = link
-        own_key = secrets.token_urlsafe(32) if key is None and link is not None else key
-        self._key = None if own_key is None else own_key.encode()
-        self._guesses = GuessLimit(_MOST_GUESSES)
-
-    async def follow_link(self, request: Request) -> Response:
-        """Answer whoever follows the link with the page's key."""
-        token = (await _body(request)).get("link")
-        place = request.client.host if request.client else ""
-        if isinstance(token, str) and (refusal := self._too_many(place, token)):
-            return refusal
-        is_right = self._link is not None and isinstance(token, str) and self._link.redeem(token)
-        self._guesses.settle(place, "", is_right=is_right)
-        if not is_right or self._key is None:
-            return JSONResponse({"error": "the link was followed before, or is none; start the server anew"}, 401)
-        return JSONResponse({"key": self._key.decode()})
-
-    def _too_many(self, place: str, key: str) -> Response | None:
-        wait_s = self._guesses.wait_s(place, key)
-        if not wait_s:
-            return None
-        headers = {"retry-after": str(math.ceil(wait_s))}
-        return JSONResponse({"error": "too many wrong keys; wait a while"}, 429, headers)
-
-    def guarded(self, endpoint: _Endpoint) -> _Endpoint:
-        """Return an endpoint that answers only those who may use the page, and nothing that can be stored."""
-
-        async def answer(request: Request) -> Response:
-            response = self._refusal(request) or await endpoint(request)
-            response.headers.update({**HEADERS, "cache-control": "no-store"})
-            return response
-
-        return answer
-
-    def _refusal(self, request: Request) -> Response | None:
-        if self._key is None:
-            if _is_local(request):
-                return None
-            reason = "without a key the page answers to this machine alone; give the page a key"
-            return JSONResponse({"error": reason}, 403)
-        scheme, _, sent = request.headers.get("authorization", "").partition(" ")
-        key, place = sent.strip(), request.client.host if request.client else ""
-        refusal = self._too_many(place, key)
-        if refusal is not None or not key:
-            return refusal or JSONResponse({"error": "the page's key is wanted"}, 401)
-        is_right = scheme.lower() == "bearer" and hmac.compare_digest(key.encode(), self._key)
-        self._guesses.settle(place, key, is_right=is_right)
-        return None if is_right else JSONResponse({"error": "the page's key is wanted"}, 401)
-
-
-def _is_local(request: Request) -> bool:
-    """Check that a request comes from this machine and, against a foreign name that leads here, asks for it.
-
-    One that a proxy on this machine hands on may come from anywhere.
-    """
-    if not HANDED_ON.isdisjoint(request.headers):
-        return False
-    name = request.headers.get("host", "").lower()
-    host = name.rpartition(":")[0] if name.rpartition(":")[2].isdigit() else name
-    try:
-        address = ipaddress.ip_address(request.client.host if request.client else "")
-    except ValueError:
-        return False
-    return address.is_loopback and host in _LOCAL_NAMES
-
 
 _EVERY_S = 1.0
 _OVERLAP_MS = 60_000
@@ -343,7 +166,6 @@ API = "/page/api"
 _log = logging.getLogger("refine")
 _STATIC = Path(__file__).with_name("static")
 _TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
-_LARGEST_BODY = 1_000_000
 _MOST_LOOKING = 50
 _LABEL_FIELDS: Mapping[str, tuple[type, ...]] = {
     "outcome": (str,),
@@ -381,9 +203,9 @@ def page_routes(
     Raises:
         ConfigurationError: If the key is too short.
     """
-    access = _Access(key, link)
+    access = PageAccess(key, link)
     page = _Page(record, status, try_out, on_label)
-    guarded: dict[str, tuple[str, _Endpoint]] = {
+    guarded: dict[str, tuple[str, Endpoint]] = {
         "/status": ("GET", page.status),
         "/outcomes": ("GET", page.outcomes),
         "/outcomes/{id:path}": ("GET", page.outcome),
@@ -498,7 +320,7 @@ class _Page:
 
     async def label(self, request: Request) -> Response:
         """Save a label, unless its page sent a later one in its place, which came first."""
-        fields = await _body(request)
+        fields = await read_body(request)
         unknown = fields.keys() - _LABEL_FIELDS.keys()
         wrong = [name for name, kinds in _LABEL_FIELDS.items() if type(fields.get(name)) not in kinds]
         if unknown or wrong:
@@ -510,13 +332,13 @@ class _Page:
             if turn is None or turn > self._turns.get(place, -1):
                 await asyncio.to_thread(lambda: self._record.label(**fields))
                 if turn is not None:
-                    _put(self._turns, place, turn, _MOST_PLACES)
+                    put_bounded(self._turns, place, turn, MOST_PLACES)
         await asyncio.to_thread(self._on_label)
         return _json({})
 
     async def try_out(self, request: Request) -> Response:
         """Answer a question, and tell of its attempts as they happen, one JSON object a line."""
-        fields = await _body(request)
+        fields = await read_body(request)
         texts = {name: fields.get(name, "") for name in ("question", "guard", "model")}
         if self._try_out is None:
             raise HTTPException(404, "questions cannot be tried here")
@@ -562,7 +384,7 @@ async def _lines_of(events: AsyncIterator[Event]) -> AsyncIterator[str]:
         yield _line({"event": "error", "error": f"the question failed ({type(error).__name__}); the log says why"})
 
 
-def _file(path: Path) -> _Endpoint:
+def _file(path: Path) -> Endpoint:
     async def answer(request: Request) -> Response:
         del request
         headers = {**HEADERS, "cache-control": "no-cache"}
@@ -571,7 +393,7 @@ def _file(path: Path) -> _Endpoint:
     return answer
 
 
-def _one_line_errors(endpoint: _Endpoint) -> _Endpoint:
+def _one_line_errors(endpoint: Endpoint) -> Endpoint:
     """Return an endpoint that answers wrong settings, and everything it refuses, as JSON with one line."""
 
     async def answer(request: Request) -> Response:
@@ -591,24 +413,6 @@ def _one_line_errors(endpoint: _Endpoint) -> _Endpoint:
             )
 
     return answer
-
-
-async def _body(request: Request) -> dict[str, Any]:
-    """Read a JSON object of bounded size; a form, which other sites can send too, is refused."""
-    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
-        raise HTTPException(415, "the body is JSON (content-type: application/json)")
-    body = bytearray()
-    async for part in request.stream():
-        body += part
-        if len(body) > _LARGEST_BODY:
-            raise HTTPException(413, f"the body is longer than {_LARGEST_BODY} bytes")
-    try:
-        fields = json.loads(body)
-    except (ValueError, RecursionError):
-        raise HTTPException(400, "the body is no JSON") from None
-    if not isinstance(fields, dict):
-        raise HTTPException(400, "the body is a JSON object")
-    return fields
 
 
 def _json(content: object) -> Response:

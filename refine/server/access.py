@@ -24,7 +24,7 @@ from starlette.types import Scope
 
 from judges.errors import ConfigurationError, shortened
 from judges.verdict import Usage
-from refine.page.routes import HANDED_ON, GuessLimit
+from refine.page.access import HANDED_ON, GuessLimit
 from refine.server.config import ServerKey
 from refine.server.dialects.protocol import RawHeaders
 from refine.server.errors import ApiError

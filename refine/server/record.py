@@ -15,7 +15,8 @@ from starlette.routing import BaseRoute
 
 from judges.catalogue.names import imported, is_reference
 from judges.errors import ConfigurationError
-from refine.page.routes import Event, OneTimeLink, TryQuestion, attempts_of, page_routes
+from refine.page.access import OneTimeLink
+from refine.page.routes import Event, TryQuestion, attempts_of, page_routes
 from refine.process import see_modules_here
 from refine.promise_watch import PromiseWatch
 from refine.record import DatabaseRecord, Recorder, open_record

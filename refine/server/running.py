@@ -25,7 +25,7 @@ from typing import Any, Self
 
 from judges.errors import ConfigurationError
 from refine.logs import log_json_lines
-from refine.page.routes import OneTimeLink
+from refine.page.access import OneTimeLink
 from refine.promise_watch import watch_promise
 from refine.record import DatabaseRecord, Recorder
 from refine.server.app import make_guard_app

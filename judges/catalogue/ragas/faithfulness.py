@@ -41,7 +41,7 @@ from judges.catalogue.parts.fields import (
 from judges.catalogue.parts.similarity import Scorer, score_pairs
 from judges.catalogue.parts.text import count_characters, count_words, sentences
 from judges.errors import CannotJudge, ConfigurationError, unfit
-from judges.models.providers.local_models import HHEM
+from judges.models.providers.minilm_and_hhem import HHEM
 from judges.prompting.prompts import Question, ReplySchema
 from judges.requests import Deliberation
 from judges.sample import Sample

@@ -24,7 +24,7 @@ from judges.judge import Judge
 from judges.model import JudgeModel, ModelRequest, ModelResponse
 from judges.models import structured
 from judges.models.likelihood import levels_in
-from judges.models.providers.local_models import finest_likeness
+from judges.models.providers.minilm_and_hhem import finest_likeness
 from judges.models.wrappers.cache import key_of
 from judges.models.wrappers.wrapped import Wrapped
 from judges.offline.tuning.cases import LabelledCase

@@ -21,7 +21,7 @@ from judges.catalogue.names import JudgeSpec
 from judges.errors import AskFailed, ConfigurationError
 from judges.fingerprint import fingerprint
 from judges.judge import Judge
-from judges.models.providers.local_models import alike, finest_likeness, traits_of
+from judges.models.providers.minilm_and_hhem import alike, finest_likeness, traits_of
 from judges.models.resolve import as_model
 from judges.offline.run.evaluate import evaluate
 from judges.offline.statistics import cohen_kappa, loop_benefit

@@ -1,4 +1,4 @@
-"""Models on this machine, without a key or a network: vectors of all-MiniLM-L6-v2, and the HHEM classifier."""
+"""MiniLM and HHEM on this machine, without a key or a network: vectors of all-MiniLM-L6-v2, and a classifier."""
 
 from __future__ import annotations
 
