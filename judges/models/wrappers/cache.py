@@ -228,7 +228,7 @@ _KEY = 1
 
 
 def cached(model: object, cache: Cache | str | Path, *, temperature: float | None = 0.0) -> JudgeModel:
-    """Return a model that is asked the same question only once.
+    """Return a model that is asked the same question only once, unless it is asked again before there is a reply.
 
     A question is the same if model, endpoint and settings, every word of the prompt and the schema of the reply
     are the same; the runs of a `Repeat` are distinct. Only replies that can be read are stored, so a reply that
