@@ -29,7 +29,7 @@ from graphs import (
     outcome_of,
     withhold,
 )
-from graphs.answers import media_in
+from graphs.answers import CALL_AS_TEXT, media_in
 from graphs.langgraph_private import OUTLET
 from graphs.piece_loop import Outlet
 from judges.errors import BadSample
@@ -288,6 +288,8 @@ def _release_answer(outcome: Outcome, answers: Mapping[str, RawAnswer], question
     document = raw.document
     if question.guard.loop.releases_pieces and any(attempt.pieces for attempt in outcome.attempts):
         is_filtered = outcome.answer.response_metadata.get("finish_reason") == "content_filter"
+        if outcome.answer.response_metadata.get(CALL_AS_TEXT):  # the call is part of the text, and out
+            document = question.dialect.with_text(document, "")
         document = question.dialect.with_released_text(document, str(outcome.answer.text), is_filtered=is_filtered)
     if released is not None and released.mended:
         document = question.dialect.with_text(document, released.text)
