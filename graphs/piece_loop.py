@@ -612,8 +612,8 @@ class _Calls:
     shared: Allowance | None
     is_last: bool
 
-    def run(self) -> None:
-        """Write, judge and release, each call in a thread."""
+    def run(self) -> Draft | None:
+        """Write, judge and release, each call in a thread; return the draft if it came to one."""
         threads = _Threads()
         self.attempt.stop = threads.leave
         self.out.when_closed(threads.leave)
@@ -625,9 +625,10 @@ class _Calls:
         finally:
             threads.break_off()
             self.out.end()
+        return self.attempt.draft
 
-    async def arun(self) -> None:
-        """Write, judge and release, each call in a task; all have ended when this returns."""
+    async def arun(self) -> Draft | None:
+        """Write, judge and release, each call in a task; all have ended when this returns the draft, if any."""
         tasks = _Tasks()
         try:
             with also_within(self.shared):
@@ -637,6 +638,7 @@ class _Calls:
         finally:
             self.out.end()
             await tasks.end()
+        return self.attempt.draft
 
     def _conduct(
         self, start: Callable[[_Judgement, Callable[[Any], None]], object], break_off: Callable[[], object]
