@@ -132,7 +132,7 @@ def test_evaluations_are_events_of_the_judged_attempt(exported: Exported) -> Non
 async def test_a_draft_beside_others_or_in_pieces_has_its_own_evaluations(
     exported: Exported, *, is_async: bool
 ) -> None:
-    """What a judge says of one of several candidates, and of a piece, belongs to that draft, not to the last one."""
+    """What a judge says of one of several candidates, or of a piece, belongs to that draft, not to the last."""
     both = Barrier(2)
     first, second = ScriptedModel(["first"], name="first"), ScriptedModel(["second"], name="second")
 
