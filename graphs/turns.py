@@ -260,7 +260,7 @@ def admit_question(question: Any, before: StateSnapshot, setting: OnNewQuestion)
 
     A question whose answer was rejected, or that is superseded, leaves the conversation: it would otherwise be
     answered together with the new one, past the reviewer. So does one that the input judge refused, with the
-    fallback text: past that judge, or never, as one that reads the whole conversation would refuse all that follow.
+    fallback text: a judge that reads the whole conversation would refuse all that follow.
 
     Args:
         question: The input of the graph.
