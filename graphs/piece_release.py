@@ -156,7 +156,8 @@ def verdict_on(pieces: Sequence[Piece], *, judge: str) -> Verdict:
     verdicts = [piece.verdict for piece in pieces if piece.verdict is not None]
     failed = next((verdict for verdict in verdicts if is_failure(verdict)), None)
     scored = [verdict for verdict in verdicts if verdict.score is not None]
-    worst = failed or min(scored, key=lambda verdict: verdict.score or 0.0, default=None)
+    lowest = min(scored, key=lambda verdict: verdict.score or 0.0, default=None)
+    worst = lowest if failed is None else failed  # a verdict is true where it passed
     if worst is None:
         worst = Verdict.checked(passed=True, judge=judge, detail="no piece held anything to judge")
     return with_cost_of(pieces, worst.model_copy(update={"usage": Usage(), "latency_s": 0.0}))

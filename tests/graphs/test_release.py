@@ -380,6 +380,20 @@ def _fails(answer: str) -> bool:
     return "BAD" not in answer
 
 
+@pytest.mark.parametrize("answer", ["All of it FAIL.", "One. Two FAIL. Three."])
+@pytest.mark.parametrize("has_closing_judge", [True, False])
+def test_an_answer_of_which_a_piece_was_not_judged_has_not_passed(
+    answer: str, caplog: pytest.LogCaptureFixture, *, has_closing_judge: bool
+) -> None:
+    """It goes out where the policy accepts that, whatever other judges say, and the log warns of it."""
+    piece_judge = as_judge(_fails)
+    judge = as_judge(_accepts) if has_closing_judge else piece_judge
+    refiner, _ = _refiner(answer, piece_judge=piece_judge)
+    outcome = refiner.around(judge=judge).refine("Count.")
+    assert (outcome.text, outcome.passed, outcome.stop_reason) == (answer, False, "judge_failed")
+    assert "answer released although a judgement gave no verdict" in caplog.text
+
+
 def test_a_replacement_outlives_a_crash() -> None:
     """A checkpoint of the loop says that an answer is to be replaced: the step after it writes no pieces."""
     from langgraph.checkpoint.memory import InMemorySaver  # noqa: PLC0415 - of this test alone
