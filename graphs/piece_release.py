@@ -148,12 +148,17 @@ class _PieceRelease:
         )
 
 
-def verdict_on(pieces: Sequence[Piece], *, judge: str) -> Verdict:
+def verdict_on(pieces: Sequence[Piece], *, before: Sequence[Piece], judge: str) -> Verdict:
     """Return the verdict on an answer whose pieces were all judged: that of the worst, which says what it cost.
 
     One that a judge failed to give comes before all others.
+
+    Args:
+        pieces: Those of the last attempt, whose cost it has.
+        before: Those that went out of earlier attempts.
+        judge: Name of their judge.
     """
-    verdicts = [piece.verdict for piece in pieces if piece.verdict is not None]
+    verdicts = [piece.verdict for piece in (*before, *pieces) if piece.verdict is not None]
     failed = next((verdict for verdict in verdicts if is_failure(verdict)), None)
     scored = [verdict for verdict in verdicts if verdict.score is not None]
     lowest = min(scored, key=lambda verdict: verdict.score or 0.0, default=None)

@@ -348,9 +348,10 @@ def _without_unjudged(
     medium = media_in(released.answer)
     if medium is not None:
         raise _unjudgeable(422, f"an answer with {medium} in it is not judged")
-    is_judged = outcome.stop_reason != "skipped" and not released.misfit
     text, most = str(released.answer.text), guard.loop.policy.max_conversation_chars
-    if is_judged and not released.pieces and len(text) > most and guard.judge.models:
+    is_in_pieces = text == _shown(outcome)
+    is_judged = not released.misfit and (outcome.stop_reason != "skipped" or is_in_pieces)
+    if is_judged and not (released.pieces or is_in_pieces) and len(text) > most and guard.judge.models:
         raise _unjudgeable(422, "an answer so long that the judge is shown a part of it is not judged")
     assert outcome.answer is not None  # noqa: S101 - as in `_release_answer`
     shown = str(outcome.answer.text) if released.pieces else text

@@ -394,6 +394,51 @@ def test_an_answer_of_which_a_piece_was_not_judged_has_not_passed(
     assert "answer released although a judgement gave no verdict" in caplog.text
 
 
+def test_an_answer_has_not_passed_by_a_continuation_of_an_unjudged_piece() -> None:
+    """What went out of an earlier attempt is part of the answer, however good the rest of it is."""
+    refiner, _ = _refiner("One FAIL. Two is BAD.", "Two is better.", piece_judge=as_judge(_fails))
+    outcome = refiner.refine("Count.")
+    assert (outcome.text, outcome.passed) == ("One FAIL. Two is better.", False)
+    assert (outcome.stop_reason, len(outcome.attempts)) == ("judge_failed", 2)
+
+
+_CALL = [{"name": "look", "args": {}, "id": "1", "type": "tool_call"}]
+_WITHOUT_TEXT = {
+    "refusal": AIMessage("", additional_kwargs={"refusal": "No."}),
+    "tool_call": AIMessage("", tool_calls=_CALL),
+    "filtered": AIMessage("", response_metadata={"finish_reason": "content_filter"}),
+}
+
+
+@pytest.mark.parametrize("kind", _WITHOUT_TEXT)
+def test_what_is_out_stays_the_answer_where_its_continuation_is_no_text(kind: str) -> None:
+    """A stream, an answer and a conversation have the same text, under one id, and what came in its place."""
+    from langgraph.checkpoint.memory import InMemorySaver  # noqa: PLC0415 - as below
+
+    refiner, _ = _refiner(*[_FIRST, _WITHOUT_TEXT[kind]] * 2, checkpointer=InMemorySaver())
+    chunks = list(refiner.stream("Count.", {"configurable": {"thread_id": "1"}}))
+    assert [chunk.content for chunk in chunks] == ["One is good.", ""]
+    (saved,) = refiner.graph.get_state({"configurable": {"thread_id": "1"}}).values["messages"][1:]
+    assert {chunk.id for chunk in chunks} == {saved.id}
+    outcome = refiner.refine("Count.", {"configurable": {"thread_id": "2"}})
+    assert (outcome.stop_reason, outcome.attempts[-1].kind) == ("skipped", kind)
+    for answer in (saved, cast("AIMessage", outcome.answer)):
+        assert (answer.text, len(answer.tool_calls)) == ("One is good.", kind == "tool_call")
+        assert answer.additional_kwargs.get("refusal") == ("No." if kind == "refusal" else None)
+
+
+@pytest.mark.parametrize("is_complete", [True, False])
+def test_a_continuation_that_adds_nothing_leaves_what_is_out_to_the_judge_of_the_whole(
+    *, is_complete: bool
+) -> None:
+    """Nothing may be left to say: whether that is so is for it to tell, of the text and not of an empty one."""
+    closing = as_judge(lambda answer: is_complete and answer == "One is good.")
+    refiner, _ = _refiner(_FIRST, "")
+    outcome = refiner.around(judge=closing).refine("Count.")
+    assert (outcome.text, outcome.passed) == ("One is good.", is_complete)
+    assert outcome.stop_reason == ("accepted" if is_complete else "late_refusal")
+
+
 def test_a_replacement_outlives_a_crash() -> None:
     """A checkpoint of the loop says that an answer is to be replaced: the step after it writes no pieces."""
     from langgraph.checkpoint.memory import InMemorySaver  # noqa: PLC0415 - of this test alone

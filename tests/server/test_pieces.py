@@ -481,6 +481,21 @@ def test_a_call_that_was_not_offered_goes_out_once_as_the_text_that_was_judged()
         assert (choice["finish_reason"], "tool_calls" in choice["message"]) == ("stop", False)
 
 
+def test_the_text_beside_a_call_that_went_out_in_pieces_is_judged_and_stays() -> None:
+    """Streamed and whole have it, also where an unjudged text would be left out; so of what a refusal follows."""
+    offered = {"type": "function", "function": {"name": "look"}}
+    call, refusal = Reply(" Two is better.", calls=(("look", {}),)), Reply(refusal="No.")
+    for second, text in ((call, "One is good. Two is better."), (refusal, "One is good.")):
+        replies = [Reply(FIRST), second] * 2
+        with _guarding("", reply=lambda _, left=replies: left.pop(0)) as (guard, _):
+            (choice,) = guard.chat(tools=[offered]).json()["choices"]
+            assert choice["message"]["content"] == text
+            *chunks, _ = events_of(guard.chat(tools=[offered], stream=True).text)
+        deltas = [choice["delta"] for chunk in chunks for choice in json.loads(chunk)["choices"]]
+        assert "".join(delta.get("content") or "" for delta in deltas) == text
+        assert deltas[-1].keys() == {"tool_calls"} if second is call else {"refusal"}
+
+
 def test_an_answer_of_two_attempts_has_no_single_tokens_of_the_last_one() -> None:
     """Log-probabilities of a part are none of the whole; those of an answer of one attempt are its own."""
     tokens = {"content": [{"token": "One", "logprob": 0.0}]}
