@@ -428,6 +428,7 @@ GUESSED_CALLS = (
     ("refiner().invoke('Hi', max_concurrency=2)", "it belongs to the config"),
     ("list(refiner().stream('Hi', stream_mode='values'))", "self_refine(...) has LangGraph's modes"),
     ("refiner().with_structured_output(int)", "a schema is a pydantic class"),
+    ("refiner().with_structured_output(CliRunner)", "Unable to generate pydantic-core schema"),
     ("SelfRefine.from_llm(ScriptedModel(['x']), 'json')", "it is made by its name: SelfRefine(generator, judge)"),
     ("SelfRefineMiddleware.from_llm('json')", "it is made by its name: SelfRefineMiddleware(judge)"),
     ("SelfRefineMiddleware('json')('Hi')", "a SelfRefineMiddleware is not called: the agent is asked"),
