@@ -30,7 +30,7 @@ from graphs import (
 from graphs.augment import FEEDBACK_LIMIT, MARK, QUESTION_LIMIT, added_messages
 from graphs.redaction import LONGEST_TEXT, PLACEHOLDER, _redact, withhold
 from judges import ConfigurationError, Helpfulness, Panel, Verdict, as_judge
-from judges.testing import ScriptedModel
+from judges.testing import ScriptedJudge, ScriptedModel
 from refine import SelfRefine
 from tests.laws import for_every
 
@@ -199,6 +199,16 @@ def test_feedback_stays_behind_the_question(feedback: str) -> None:
     question, faults = note[1].split("\n\n")
     assert (question, faults[0]) == ("what?", "x")
     assert not re.search(r"<[^<>\n]*(?:feedback|反馈|замечания)[^<>\n]*>|<\|im_end", faults)
+
+
+@pytest.mark.parametrize("form", ["restated", "last_draft", "all_drafts", "verify_first"])
+def test_half_a_character_of_a_draft_or_a_feedback_costs_no_retry(form: Any) -> None:
+    """Endpoints write halves of emoji; clients cannot send them, so that the next attempt would fail."""
+    model = ScriptedModel(["Hello \ud83d.", "Hello."])
+    refiner = SelfRefine(model, ScriptedJudge([(1, "Leave \ud83d out."), 4]), augment=form)
+    assert refiner.invoke("Greet me.").text == "Hello."
+    sent = "".join(message.text for message in model.prompts[1])
+    assert "Leave ? out." in sent.encode().decode()
 
 
 def test_feedback_is_bounded() -> None:
