@@ -30,7 +30,7 @@ from graphs import (
 from graphs.augment import FEEDBACK_LIMIT, MARK, QUESTION_LIMIT, added_messages
 from graphs.redaction import LONGEST_TEXT, PLACEHOLDER, _redact, withhold
 from judges import ConfigurationError, Helpfulness, Panel, Verdict, as_judge
-from judges.testing import ScriptedJudge, ScriptedModel
+from judges.testing import ScriptedModel
 from refine import SelfRefine
 from tests.laws import for_every
 
@@ -201,14 +201,23 @@ def test_feedback_stays_behind_the_question(feedback: str) -> None:
     assert not re.search(r"<[^<>\n]*(?:feedback|反馈|замечания)[^<>\n]*>|<\|im_end", faults)
 
 
-@pytest.mark.parametrize("form", ["restated", "last_draft", "all_drafts", "verify_first"])
-def test_half_a_character_of_a_draft_or_a_feedback_costs_no_retry(form: Any) -> None:
-    """Endpoints write halves of emoji; clients cannot send them, so that the next attempt would fail."""
-    model = ScriptedModel(["Hello \ud83d.", "Hello."])
-    refiner = SelfRefine(model, ScriptedJudge([(1, "Leave \ud83d out."), 4]), augment=form)
-    assert refiner.invoke("Greet me.").text == "Hello."
-    sent = "".join(message.text for message in model.prompts[1])
-    assert "Leave ? out." in sent.encode().decode()
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"augment": "last_draft"},
+        {"augment": "all_drafts"},
+        {"augment": "verify_first"},
+        {"release": "pieces", "piece_chars": 1},
+        {"release": "pieces", "piece_chars": 1, "continuation": "prefill"},
+    ],
+)
+def test_half_a_character_of_a_draft_costs_no_retry(settings: Any) -> None:
+    """Endpoints write halves of emoji, and most clients cannot send them: the next attempt would fail."""
+    model = ScriptedModel(["Hello \ud83d. BAD.", "Hello."])
+    judge = as_judge(lambda answer: "BAD" not in answer)
+    refiner = SelfRefine(model, judge, **{**settings, **({"piece_judge": judge} if "release" in settings else {})})
+    assert refiner.refine("Greet me.").passed
+    assert "Hello ?." in "".join(message.text for message in model.prompts[1]).encode().decode()
 
 
 def test_feedback_is_bounded() -> None:
