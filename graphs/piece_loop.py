@@ -57,6 +57,7 @@ from judges.runtime.budget import Allowance
 from judges.runtime.flow import DeadlinePassed, let_calls_be_left
 from judges.runtime.observation import also_within, observing, within
 from judges.runtime.prices import with_cost
+from judges.sample import Sample
 from judges.verdict import Usage, Verdict
 
 _WITHOUT_TEXT = ("empty", "filtered", "refusal", "tool_call")
@@ -232,6 +233,7 @@ class PieceLoop(loop.Loop):
             text = "".join([*refinement.released_pieces, *(piece.text for piece in pieces)])
             if str(answer.text) != text:
                 answer = answer.model_copy(update={"content": text})
+        attempt.leave_judging()
         before = refinement.pause(attempt.void, now=now) if attempt.void else refinement
         return before.add_draft(
             answer,
@@ -290,7 +292,7 @@ class PieceLoop(loop.Loop):
         config = context.for_judge(partial(subject_of, "judge", refinement.number, (AIMessage(piece),)))
         prices, judge = self.policy.prices, self._piece_judge
         quick = judge if isinstance(judge, Quick) else None
-        observed = self._observation(refinement, config, context, Allowance())
+        observed = self._observation(refinement, config, context, attempt.count_judging(number))
 
         def ask() -> Generator[Judge, Verdict, Verdict]:
             with observed, observing(begun=begun), within(Allowance(prices=prices)) if prices else nullcontext():
@@ -360,6 +362,11 @@ class PieceLoop(loop.Loop):
             return verdict.model_copy(update={"usage": verdict.usage + request.spent})
         words = {"rationale": reply.rationale, "feedback": reply.feedback}
         return verdict.model_copy(update={**words, "usage": verdict.usage + reply.usage})
+
+    def ask_judge(self, refinement: Refinement, sample: Sample, context: RunContext, now: float) -> Effect:
+        """Return the call of the judge about a sample; what judging the pieces of the draft consumed is spent."""
+        spent = usage_of_pieces(refinement.attempts[-1].pieces)
+        return super().ask_judge(refinement.pause(spent, now=now) if spent else refinement, sample, context, now)
 
     def _with_verdict(self, refinement: Refinement, verdict: Verdict, *, now: float) -> Refinement:
         """Record the verdict, which stands whatever comes of a late one, where nothing more can be said."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import re
+import threading
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, suppress
 from contextvars import ContextVar
@@ -437,6 +438,30 @@ def test_a_continuation_that_adds_nothing_leaves_what_is_out_to_the_judge_of_the
     outcome = refiner.around(judge=closing).refine("Count.")
     assert (outcome.text, outcome.passed) == ("One is good.", is_complete)
     assert outcome.stop_reason == ("accepted" if is_complete else "late_refusal")
+
+
+@pytest.mark.parametrize("rating", [4, 1])
+@pytest.mark.parametrize("max_calls", range(1, 10))
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_calls_are_never_more_than_their_budget(rating: int, max_calls: int, *, is_async: bool) -> None:
+    """Those count that judge the whole after its pieces, and those that nobody waits for after a refused piece."""
+    calls = 0
+
+    def rate(_: object) -> dict[str, Any]:
+        nonlocal calls
+        calls += 1
+        return {"rationale": "r", "feedback": "f", "rating": rating}
+
+    judging = ScriptedModel(rate, delay_s=0.002)
+    answers, settings = ["One. Two. Three. Four. Five."] * 3, {"max_calls": max_calls}
+    refiner, model = _refiner(*answers, piece_judge=Helpfulness(judging), **settings)
+    refiner = refiner.around(judge=Helpfulness(judging))
+    outcome = await refiner.arefine("Count.") if is_async else refiner.refine("Count.")
+    for thread in threading.enumerate():
+        if thread.name == "refine-piece":
+            thread.join()
+    assert calls + len(model.prompts) <= outcome.usage.calls <= max_calls
+    assert outcome.passed == (rating == 4 and max_calls >= 7)
 
 
 def test_a_replacement_outlives_a_crash() -> None:
