@@ -289,7 +289,7 @@ _MARK_END = re.compile(r"<(?=\s*/?\s*begun\b)", re.IGNORECASE)
 def continuation_messages(refinement: Refinement) -> list[AnyMessage]:
     """Return the messages that ask for the rest of an answer, as the policy's `continuation` says."""
     if refinement.policy.continuation == "prefill":
-        begun = AIMessage("".join(refinement.released_pieces), additional_kwargs={MARK: "draft"})
+        begun = AIMessage(_sendable("".join(refinement.released_pieces)), additional_kwargs={MARK: "draft"})
         return [_request("restated", refinement, refinement.attempts[-1]), begun]
     return [_note_on_released(refinement, is_whole=False)]
 
@@ -348,6 +348,8 @@ def _answers_of(refinement: Refinement) -> list[Attempt]:
 def _draft(attempt: Attempt) -> Iterator[AnyMessage]:
     """Yield a draft to look back on; not an empty one, since some providers refuse a message without content."""
     message = draft_message(attempt.answer, {MARK: "draft"})
+    if isinstance(message.content, str):
+        message.content = _sendable(message.content)
     if str(message.text).strip() or not isinstance(message.content, str) or "audio" in message.additional_kwargs:
         yield message
 
@@ -373,7 +375,12 @@ def _language(refinement: Refinement, attempt: Attempt) -> Language:
 
 
 def _note(text: str) -> AnyMessage:
-    return HumanMessage(text, additional_kwargs={MARK: "feedback"})
+    return HumanMessage(_sendable(text), additional_kwargs={MARK: "feedback"})
+
+
+def _sendable(text: str) -> str:
+    """Return a text without halves of characters, as some endpoints write them, and most clients cannot send."""
+    return text if text.isascii() else text.encode(errors="replace").decode()
 
 
 _LETS_KEEP = ("verify_first", verify_first)

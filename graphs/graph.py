@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Callable, Generator, Hashable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from functools import cache, partial
@@ -318,7 +319,8 @@ class LoopGraph(HintsAtCalls, SharedByCopies, CompiledStateGraph[Any, Any, Any, 
             turns.check_decision(turn_input, (yield config).interrupts, shown_interrupts)
             decision = turns.CarriedDecision()
             return turn_input, langgraph_private.carry(config, langgraph_private.DECISION, decision), decision
-        if self.loop.can_await_human and not langgraph_private.names_a_checkpoint(config):
+        may_end_without = self.loop.can_await_human or self.loop.input_judge is not None
+        if may_end_without and not langgraph_private.names_a_checkpoint(config):
             turn_input = turns.admit_question(turn_input, (yield config), self.on_new_question)
         return turn_input, config, None
 
@@ -480,6 +482,9 @@ class _StepNode(Runnable[Any, Any]):
         status = "done" if ended else transition.refinement.status
         if self.name == "finish" or status != "running":  # until its last step a turn is running, stored as that
             langgraph_private.write(config, langgraph_private.STATUS, status)
+        if self.name != "finish" and transition.refinement.stop_reason == "question_refused":
+            refused = Outcome.of(transition.refinement, (), None, now=time.time()).summary()
+            langgraph_private.write(config, langgraph_private.SUMMARY, refused)  # for the turn after this one
         decision = turns.CarriedDecision.of(config)
         if decision is not None:
             decision.error = transition.refusal

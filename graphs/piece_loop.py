@@ -22,7 +22,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage
 from langgraph.errors import GraphBubbleUp, GraphInterrupt, ParentCommand
 
 from graphs import langchain_private, langgraph_private, loop
-from graphs.answers import Attempt, Draft, Piece, rejection_for, release_answer
+from graphs.answers import Attempt, Draft, Piece, kind_of_answer, rejection_for, release_answer
 from graphs.augment import added_messages, amendment_messages, continuation_messages
 from graphs.drivers import Effect, GeneratorCall, Messages, Node, RunContext, Transition, subject_of
 from graphs.events import Event, drafted_events, finished_events, started_events
@@ -57,7 +57,11 @@ from judges.runtime.budget import Allowance
 from judges.runtime.flow import DeadlinePassed, let_calls_be_left
 from judges.runtime.observation import also_within, observing, within
 from judges.runtime.prices import with_cost
+from judges.sample import Sample
 from judges.verdict import Usage, Verdict
+
+_WITHOUT_TEXT = ("empty", "filtered", "refusal", "tool_call")
+"""Kinds of a continuation that may add no text: the text of the answer is then what is out."""
 
 
 class Outlet(Protocol):
@@ -222,10 +226,14 @@ class PieceLoop(loop.Loop):
         if attempt.release.refused is not None:
             draft = Draft(answer=text_alone(draft.answer), steps=draft.steps, evidence=draft.evidence)
         answer = draft.answer
-        if pieces or attempt.text.has_thought:  # one that only thought said nothing
+        kind = kind_of_answer(answer)
+        is_judged = kind == "refusal" and self.policy.judge_refusals
+        adds_nothing = bool(refinement.released_pieces) and kind in _WITHOUT_TEXT and not is_judged
+        if pieces or attempt.text.has_thought or adds_nothing:  # one that only thought said nothing
             text = "".join([*refinement.released_pieces, *(piece.text for piece in pieces)])
             if str(answer.text) != text:
                 answer = answer.model_copy(update={"content": text})
+        attempt.leave_judging()
         before = refinement.pause(attempt.void, now=now) if attempt.void else refinement
         return before.add_draft(
             answer,
@@ -284,7 +292,7 @@ class PieceLoop(loop.Loop):
         config = context.for_judge(partial(subject_of, "judge", refinement.number, (AIMessage(piece),)))
         prices, judge = self.policy.prices, self._piece_judge
         quick = judge if isinstance(judge, Quick) else None
-        observed = self._observation(refinement, config, context, Allowance())
+        observed = self._observation(refinement, config, context, attempt.count_judging(number))
 
         def ask() -> Generator[Judge, Verdict, Verdict]:
             with observed, observing(begun=begun), within(Allowance(prices=prices)) if prices else nullcontext():
@@ -330,9 +338,8 @@ class PieceLoop(loop.Loop):
         if flaw == "cut":
             verdict = rejection_for(flaw, language_of(refinement.question or last.text))
             return self._record_verdict(refinement, messages, with_cost_of(last.pieces, verdict), now)
-        verdict = verdict_on(last.pieces, judge=self._piece_judge.name)
-        failed = any(piece.verdict is not None and is_failure(piece.verdict) for piece in last.pieces)
-        if self._closing is None or failed:
+        verdict = verdict_on(last.pieces, before=refinement.pieces_before, judge=self._piece_judge.name)
+        if self._closing is None or is_failure(verdict):
             return self._record_verdict(refinement, messages, verdict, now)
         end = yield from loop.Loop.judge(evolve(self._closing, _pieces=last.pieces), refinement, messages, context)
         return end
@@ -355,6 +362,11 @@ class PieceLoop(loop.Loop):
             return verdict.model_copy(update={"usage": verdict.usage + request.spent})
         words = {"rationale": reply.rationale, "feedback": reply.feedback}
         return verdict.model_copy(update={**words, "usage": verdict.usage + reply.usage})
+
+    def ask_judge(self, refinement: Refinement, sample: Sample, context: RunContext, now: float) -> Effect:
+        """Return the call of the judge about a sample; what judging the pieces of the draft consumed is spent."""
+        spent = usage_of_pieces(refinement.attempts[-1].pieces)
+        return super().ask_judge(refinement.pause(spent, now=now) if spent else refinement, sample, context, now)
 
     def _with_verdict(self, refinement: Refinement, verdict: Verdict, *, now: float) -> Refinement:
         """Record the verdict, which stands whatever comes of a late one, where nothing more can be said."""
@@ -382,7 +394,9 @@ class PieceLoop(loop.Loop):
             refinement = without_replacement(refinement)
             last = next((attempt for attempt in reversed(refinement.attempts) if attempt.pieces), None)
         was_piecewise = any(attempt.pieces for attempt in refinement.attempts)
-        if last is None or not was_piecewise or (refinement.stop_reason == "skipped" and not last.pieces):
+        sent = "".join(refinement.released_pieces)
+        is_skipped = refinement.stop_reason == "skipped" and last is not None and not last.pieces
+        if last is None or not was_piecewise or (is_skipped and not (sent and last.text == sent)):
             return (yield from super().finish(refinement, messages, context))
         now, (ending, _) = time.time(), refinement.conclusion
         if ending == "raise" or (ending == "nothing" and not refinement.released_pieces):
@@ -394,8 +408,7 @@ class PieceLoop(loop.Loop):
         transition = finish_with_answer(
             refinement, messages, answer, now, throttle=self._throttle, id=refinement.message_id
         )
-        if refinement.released_pieces and transition.update is not None:
-            sent = "".join(refinement.released_pieces)
+        if sent and transition.update is not None:
             end = partial(show_rest, transition.update["messages"][0], sent, refinement.refiner, context)
             yield Effect(run=end, arun=partial(_ashow, end), config=None)
         return transition
@@ -612,8 +625,8 @@ class _Calls:
     shared: Allowance | None
     is_last: bool
 
-    def run(self) -> None:
-        """Write, judge and release, each call in a thread."""
+    def run(self) -> Draft | None:
+        """Write, judge and release, each call in a thread; return the draft if it came to one."""
         threads = _Threads()
         self.attempt.stop = threads.leave
         self.out.when_closed(threads.leave)
@@ -625,9 +638,10 @@ class _Calls:
         finally:
             threads.break_off()
             self.out.end()
+        return self.attempt.draft
 
-    async def arun(self) -> None:
-        """Write, judge and release, each call in a task; all have ended when this returns."""
+    async def arun(self) -> Draft | None:
+        """Write, judge and release, each call in a task; all have ended when this returns the draft, if any."""
         tasks = _Tasks()
         try:
             with also_within(self.shared):
@@ -637,6 +651,7 @@ class _Calls:
         finally:
             self.out.end()
             await tasks.end()
+        return self.attempt.draft
 
     def _conduct(
         self, start: Callable[[_Judgement, Callable[[Any], None]], object], break_off: Callable[[], object]

@@ -18,6 +18,7 @@ from graphs.generators import Delta
 from graphs.pieces import PieceSplitter, open_block
 from graphs.policy import Policy
 from graphs.refinement import Refinement, evolve
+from judges.runtime.budget import Allowance
 from judges.verdict import NOTHING_TO_JUDGE, Usage, Verdict
 
 
@@ -148,15 +149,21 @@ class _PieceRelease:
         )
 
 
-def verdict_on(pieces: Sequence[Piece], *, judge: str) -> Verdict:
+def verdict_on(pieces: Sequence[Piece], *, before: Sequence[Piece], judge: str) -> Verdict:
     """Return the verdict on an answer whose pieces were all judged: that of the worst, which says what it cost.
 
     One that a judge failed to give comes before all others.
+
+    Args:
+        pieces: Those of the last attempt, whose cost it has.
+        before: Those that went out of earlier attempts.
+        judge: Name of their judge.
     """
-    verdicts = [piece.verdict for piece in pieces if piece.verdict is not None]
+    verdicts = [piece.verdict for piece in (*before, *pieces) if piece.verdict is not None]
     failed = next((verdict for verdict in verdicts if is_failure(verdict)), None)
     scored = [verdict for verdict in verdicts if verdict.score is not None]
-    worst = failed or min(scored, key=lambda verdict: verdict.score or 0.0, default=None)
+    lowest = min(scored, key=lambda verdict: verdict.score or 0.0, default=None)
+    worst = lowest if failed is None else failed  # a verdict is true where it passed
     if worst is None:
         worst = Verdict.checked(passed=True, judge=judge, detail="no piece held anything to judge")
     return with_cost_of(pieces, worst.model_copy(update={"usage": Usage(), "latency_s": 0.0}))
@@ -349,7 +356,8 @@ class PieceAttempt:
         prompt_chars: Characters of the prompt.
         deltas: Chunks of text so far.
         draft: The whole draft; None where it did not come to one.
-        void: What was judged of an answer that was begun anew, of which nothing was out.
+        void: What was judged of an answer that was begun anew, of which nothing was out, or of pieces that
+            nobody waits for any more.
         stop: Ends what goes on in threads.
     """
 
@@ -375,14 +383,29 @@ class PieceAttempt:
         self.stop: Callable[[], object] = tuple  # does nothing
         self._held: list[str] = []
         self._is_held, self._is_continued = False, bool(released)
+        self._judging: dict[int, Allowance] = {}
         self._calls: tuple[tuple[str | None, Usage], ...] = ()
 
     def _begin_anew(self) -> None:
         if self.release.is_begun:
             raise AnswerChanged("the answer is another one than that of which pieces are out")
+        self.leave_judging()
         self.void += usage_of_pieces(self.release.pieces)
         self.release, self.text = self._begin()
         self.deltas, self._held, self._is_held = 0, [], False
+
+    def count_judging(self, number: int) -> Allowance:
+        """Return what counts the calls that judge the piece of a number."""
+        return self._judging.setdefault(number, Allowance())
+
+    def leave_judging(self) -> None:
+        """Let calls that judge pieces, and that nobody waits for any more, ask no model; those made count."""
+        pieces = self.release.pieces
+        left = [allowance for number, allowance in self._judging.items() if pieces[number].verdict is None]
+        for allowance in left:
+            allowance.close()
+            self.void += Usage(calls=allowance.spent.calls)
+        self._judging = {}
 
     def hear(self, delta: Delta) -> None:
         """Take what the generator wrote; from the first call of a tool on it is held back."""

@@ -14,7 +14,7 @@ from typing import Any, Literal, Self, TypeVar
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 from pydantic import JsonValue
 
-from graphs.answers import LOOP, NOTES, Attempt, action_on, best_attempt, find_twin, rejection_for
+from graphs.answers import LOOP, NOTES, Attempt, Piece, action_on, best_attempt, find_twin, rejection_for
 from graphs.policy import OnRefusal, Policy
 from graphs.redaction import withhold
 from judges.prompting.prompts import language_of
@@ -424,8 +424,16 @@ class Refinement:
     @property
     def released_pieces(self) -> tuple[str, ...]:
         """The pieces of the answer that went out, in order; without those beside calls of tools before it."""
-        attempts = self.attempts[self.handed_on[-1] :] if self.handed_on else self.attempts
-        return tuple(piece.text for attempt in attempts for piece in attempt.pieces if piece.released)
+        return tuple(piece.text for piece in self._pieces_out(len(self.attempts)))
+
+    @property
+    def pieces_before(self) -> tuple[Piece, ...]:
+        """The pieces of the answer that earlier attempts than the last one released."""
+        return self._pieces_out(len(self.attempts) - 1)
+
+    def _pieces_out(self, end: int) -> tuple[Piece, ...]:
+        attempts = self.attempts[self.handed_on[-1] if self.handed_on else 0 : end]
+        return tuple(piece for attempt in attempts for piece in attempt.pieces if piece.released)
 
     @property
     def message_id(self) -> str:

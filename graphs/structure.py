@@ -16,6 +16,7 @@ from langchain_core.utils.function_calling import convert_to_json_schema
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import to_json
 
+from graphs.answers import kind_of_answer
 from judges import Cascade, Judge, as_judge
 from judges.errors import ConfigurationError, one_line, shortened
 from judges.models.providers.langchain import chat_model
@@ -28,6 +29,13 @@ Schema = type[Any] | Mapping[str, Any]
 """A pydantic class, a TypedDict, a dataclass, or a JSON schema."""
 
 _MOST_FAULTS = 5
+
+_WITHOUT_OBJECT = {
+    "refusal": "the model declined to answer",
+    "filtered": "the provider stopped the answer",
+    "cut": "the answer was cut off at its length limit",
+}
+"""Why an answer of such a kind holds no object."""
 
 
 class Structure:
@@ -65,8 +73,9 @@ class Structure:
         try:
             return self._adapter.validate_json(str(answer.text))
         except ValidationError as error:
+            why = _WITHOUT_OBJECT.get(kind_of_answer(answer)) or " ".join(_described(error))
             raise OutputParserException(
-                f"the answer is no JSON that fits the schema {self._name}: {' '.join(_described(error))}"
+                f"the answer is no JSON that fits the schema {self._name}: {why}"
             ) from error
 
     def read_with_raw(self, answer: AIMessage) -> dict[str, Any]:
@@ -131,7 +140,8 @@ def _adapter_of(schema: Schema) -> TypeAdapter[Any]:
     try:
         return TypeAdapter(schema)
     except Exception as error:
-        raise ConfigurationError(reason) from error
+        cause = one_line(str(error).partition("\n")[0]) or type(error).__name__
+        raise ConfigurationError(f"{reason}: {cause}") from error
 
 
 def _described(error: ValidationError) -> list[str]:

@@ -259,7 +259,8 @@ def admit_question(question: Any, before: StateSnapshot, setting: OnNewQuestion)
     """Return the input of a new turn, or refuse it.
 
     A question whose answer was rejected, or that is superseded, leaves the conversation: it would otherwise be
-    answered together with the new one, past the reviewer.
+    answered together with the new one, past the reviewer. So does one that the input judge refused, with the
+    fallback text: a judge that reads the whole conversation would refuse all that follow.
 
     Args:
         question: The input of the graph.
@@ -275,10 +276,13 @@ def admit_question(question: Any, before: StateSnapshot, setting: OnNewQuestion)
             "Command(resume=...) first, or let new questions take its place by on_new_question='supersede'"
         )
     messages: Sequence[AnyMessage] = before.values.get("messages") or ()
-    ended_without = before.values.get(langgraph_private.SUMMARY) is not None
-    if not isinstance(question, Mapping) or not (before.interrupts or ended_without):
+    summary = before.values.get(langgraph_private.SUMMARY)
+    if not isinstance(question, Mapping) or not (before.interrupts or summary is not None):
         return question
-    removed = [RemoveMessage(id=message.id) for message in _unanswered(messages) if message.id]
+    is_refused = summary is not None and summary["stop_reason"] == "question_refused"
+    fallback = messages[-1:] if is_refused and messages and isinstance(messages[-1], AIMessage) else ()
+    gone = (*fallback, *_unanswered(messages[: len(messages) - len(fallback)]))
+    removed = [RemoveMessage(id=message.id) for message in gone if message.id]
     if not removed:
         return question
     added = question.get("messages") or []

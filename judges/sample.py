@@ -16,7 +16,7 @@ from pydantic import (
     model_validator,
 )
 
-from judges.errors import BadSample, one_line, shortened
+from judges.errors import BadSample, ConfigurationError, one_line, shortened
 from judges.messages import Conversation, Message, ToolCall
 from judges.rows.columns import ANSWERS, NESTED, READ_WITH_OTHERS, columns_of, is_trace
 from judges.rows.replies import row_of
@@ -172,6 +172,17 @@ class Sample(Frozen, validate_by_name=True, validate_by_alias=True):
             super().__init__(**fields)
 
         __init__.__pydantic_base_init__ = True  # else rows that are read went through it, too
+
+    def __contains__(self, _: object) -> bool:
+        """Refuse: of a sample it would always be false, and is asked by a function that expects the answer.
+
+        Raises:
+            ConfigurationError: Always.
+        """
+        raise ConfigurationError(
+            "`in` looks into a text, and a judge's function whose parameter is named after no field of a sample "
+            "gets the whole sample; name the parameter `answer`, or look into sample.response"
+        )
 
     @property
     def answer(self) -> str | None:

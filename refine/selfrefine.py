@@ -222,8 +222,8 @@ class SelfRefine(HintsAtCalls, SharedByCopies, AnswersQuestions):
             its last piece is out. None takes what of the judge holds for a part of an answer.
         input_judge: A judge of the question alone, such as `"prompt_injection"`: any that needs no more than the
             question, or a text, which is then the question; or a list of them. A question that it refuses is not
-            answered: there is the fallback text, or `QuestionRefused`. Where it gives no verdict, `on_judge_error`
-            decides. Its calls are in the budget.
+            answered: there is the fallback text, or `QuestionRefused`; a checkpointer's conversation goes on
+            without it. Where it gives no verdict, `on_judge_error` decides. Its calls are in the budget.
         input_mode: `"beside"` asks it beside the first draft, whose call is cancelled if it refuses, so that it
             costs no time; `"before"` asks it first, so that nothing is generated for a refused question.
         settings: Settings of `Policy`, for instance `success_rating=4, max_attempts=3`, or

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextvars import ContextVar
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -160,6 +161,7 @@ def _trace(tracer: Tracer, refiner: str, *, texts: bool) -> Iterator[Callable[[O
         span = stack.enter_context(_span(tracer, f"refine {refiner}"))
         attempts: Watcher = question.attempt
         stack.enter_context(setting(watcher, attempts))
+        stack.enter_context(setting(_judged, None))
         judges: Observer = question.judge
         stack.enter_context(observing(observer=judges))
         bound = structlog.contextvars.get_contextvars()
@@ -182,6 +184,12 @@ _REQUEST = {
 """Attributes of a question's span, by the field of the log that they are."""
 
 
+_Judged = tuple["Context | None", str | None]
+"""The context of a draft's span, and the id of the reply that the draft is."""
+
+_judged: ContextVar[_Judged | None] = ContextVar("refine.judged", default=None)
+
+
 class _QuestionSpans:
     """The spans of one question.
 
@@ -193,22 +201,28 @@ class _QuestionSpans:
     def __init__(self, tracer: Tracer, *, texts: bool) -> None:
         self._tracer = tracer
         self._texts = texts
-        self._judged: tuple[Context | None, str | None] = (None, None)
+        self._last: _Judged = (None, None)
 
     @contextmanager
     def attempt(self, number: int) -> Iterator[Callable[[object], None]]:
         """Trace the generation of one draft, which is what the judges' evaluations are about."""
-        from opentelemetry.trace import set_span_in_context  # noqa: PLC0415 - loaded already, by the application
-
         with _span(self._tracer, "attempt") as span:
             _set(span, {"refine.attempt": number})
+            self._be_judged(span, None)  # pieces are, while the rest is written
 
             def on_draft(draft: object) -> None:
                 if isinstance(draft, Draft):
-                    self._judged = (set_span_in_context(span), _response_id(draft))
+                    self._be_judged(span, _response_id(draft))
                     _set(span, _of_draft(draft))
 
             yield on_draft
+
+    def _be_judged(self, span: Span, response_id: str | None) -> None:
+        """Note which draft is judged from here on: in this context, where others are written beside it."""
+        from opentelemetry.trace import set_span_in_context  # noqa: PLC0415 - loaded already, by the application
+
+        self._last = (set_span_in_context(span), response_id)
+        _judged.set(self._last)
 
     @contextmanager
     def judge(self, judge: Deliberates, sample: Sample) -> Iterator[Callable[[Verdict], None]]:
@@ -225,7 +239,7 @@ class _QuestionSpans:
     def _emit(self, verdict: Verdict, figures: Mapping[str, AttributeValue | None], sample: Sample) -> None:
         from opentelemetry._logs import LogRecord, SeverityNumber  # noqa: PLC0415 - loaded by the API itself
 
-        context, response_id = self._judged
+        context, response_id = _judged.get() or self._last  # a node of a graph has a context of its own
         attributes = {**figures, "gen_ai.response.id": response_id}
         if self._texts and verdict.rationale:
             evidence = sample.model_dump(mode="json", exclude_unset=True, exclude={"user_input", "response"})

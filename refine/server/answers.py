@@ -29,7 +29,7 @@ from graphs import (
     outcome_of,
     withhold,
 )
-from graphs.answers import media_in
+from graphs.answers import CALL_AS_TEXT, media_in
 from graphs.langgraph_private import OUTLET
 from graphs.piece_loop import Outlet
 from judges.errors import BadSample
@@ -288,6 +288,8 @@ def _release_answer(outcome: Outcome, answers: Mapping[str, RawAnswer], question
     document = raw.document
     if question.guard.loop.releases_pieces and any(attempt.pieces for attempt in outcome.attempts):
         is_filtered = outcome.answer.response_metadata.get("finish_reason") == "content_filter"
+        if outcome.answer.response_metadata.get(CALL_AS_TEXT):  # the call is part of the text, and out
+            document = question.dialect.with_text(document, "")
         document = question.dialect.with_released_text(document, str(outcome.answer.text), is_filtered=is_filtered)
     if released is not None and released.mended:
         document = question.dialect.with_text(document, released.text)
@@ -346,9 +348,10 @@ def _without_unjudged(
     medium = media_in(released.answer)
     if medium is not None:
         raise _unjudgeable(422, f"an answer with {medium} in it is not judged")
-    is_judged = outcome.stop_reason != "skipped" and not released.misfit
     text, most = str(released.answer.text), guard.loop.policy.max_conversation_chars
-    if is_judged and not released.pieces and len(text) > most and guard.judge.models:
+    is_in_pieces = text == _shown(outcome)
+    is_judged = not released.misfit and (outcome.stop_reason != "skipped" or is_in_pieces)
+    if is_judged and not (released.pieces or is_in_pieces) and len(text) > most and guard.judge.models:
         raise _unjudgeable(422, "an answer so long that the judge is shown a part of it is not judged")
     assert outcome.answer is not None  # noqa: S101 - as in `_release_answer`
     shown = str(outcome.answer.text) if released.pieces else text

@@ -201,6 +201,25 @@ def test_feedback_stays_behind_the_question(feedback: str) -> None:
     assert not re.search(r"<[^<>\n]*(?:feedback|反馈|замечания)[^<>\n]*>|<\|im_end", faults)
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"augment": "last_draft"},
+        {"augment": "all_drafts"},
+        {"augment": "verify_first"},
+        {"release": "pieces", "piece_chars": 1},
+        {"release": "pieces", "piece_chars": 1, "continuation": "prefill"},
+    ],
+)
+def test_half_a_character_of_a_draft_costs_no_retry(settings: Any) -> None:
+    """Endpoints write halves of emoji, and most clients cannot send them: the next attempt would fail."""
+    model = ScriptedModel(["Hello \ud83d. BAD.", "Hello."])
+    judge = as_judge(lambda answer: "BAD" not in answer)
+    refiner = SelfRefine(model, judge, **{**settings, **({"piece_judge": judge} if "release" in settings else {})})
+    assert refiner.refine("Greet me.").passed
+    assert "Hello ?." in "".join(message.text for message in model.prompts[1]).encode().decode()
+
+
 def test_feedback_is_bounded() -> None:
     """Of a feedback without end only the beginning reaches the generator, at once."""
     (note,) = texts(restated, refused("ab " * 5_000_000, reference="truth"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import re
+import threading
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, suppress
 from contextvars import ContextVar
@@ -378,6 +379,89 @@ def _fails(answer: str) -> bool:
     if "FAIL" in answer:
         raise ValueError
     return "BAD" not in answer
+
+
+@pytest.mark.parametrize("answer", ["All of it FAIL.", "One. Two FAIL. Three."])
+@pytest.mark.parametrize("has_closing_judge", [True, False])
+def test_an_answer_of_which_a_piece_was_not_judged_has_not_passed(
+    answer: str, caplog: pytest.LogCaptureFixture, *, has_closing_judge: bool
+) -> None:
+    """It goes out where the policy accepts that, whatever other judges say, and the log warns of it."""
+    piece_judge = as_judge(_fails)
+    judge = as_judge(_accepts) if has_closing_judge else piece_judge
+    refiner, _ = _refiner(answer, piece_judge=piece_judge)
+    outcome = refiner.around(judge=judge).refine("Count.")
+    assert (outcome.text, outcome.passed, outcome.stop_reason) == (answer, False, "judge_failed")
+    assert "answer released although a judgement gave no verdict" in caplog.text
+
+
+def test_an_answer_has_not_passed_by_a_continuation_of_an_unjudged_piece() -> None:
+    """What went out of an earlier attempt is part of the answer, however good the rest of it is."""
+    refiner, _ = _refiner("One FAIL. Two is BAD.", "Two is better.", piece_judge=as_judge(_fails))
+    outcome = refiner.refine("Count.")
+    assert (outcome.text, outcome.passed) == ("One FAIL. Two is better.", False)
+    assert (outcome.stop_reason, len(outcome.attempts)) == ("judge_failed", 2)
+
+
+_CALL = [{"name": "look", "args": {}, "id": "1", "type": "tool_call"}]
+_WITHOUT_TEXT = {
+    "refusal": AIMessage("", additional_kwargs={"refusal": "No."}),
+    "tool_call": AIMessage("", tool_calls=_CALL),
+    "filtered": AIMessage("", response_metadata={"finish_reason": "content_filter"}),
+}
+
+
+@pytest.mark.parametrize("kind", _WITHOUT_TEXT)
+def test_what_is_out_stays_the_answer_where_its_continuation_is_no_text(kind: str) -> None:
+    """A stream, an answer and a conversation have the same text, under one id, and what came in its place."""
+    from langgraph.checkpoint.memory import InMemorySaver  # noqa: PLC0415 - as below
+
+    refiner, _ = _refiner(*[_FIRST, _WITHOUT_TEXT[kind]] * 2, checkpointer=InMemorySaver())
+    chunks = list(refiner.stream("Count.", {"configurable": {"thread_id": "1"}}))
+    assert [chunk.content for chunk in chunks] == ["One is good.", ""]
+    (saved,) = refiner.graph.get_state({"configurable": {"thread_id": "1"}}).values["messages"][1:]
+    assert {chunk.id for chunk in chunks} == {saved.id}
+    outcome = refiner.refine("Count.", {"configurable": {"thread_id": "2"}})
+    assert (outcome.stop_reason, outcome.attempts[-1].kind) == ("skipped", kind)
+    for answer in (saved, cast("AIMessage", outcome.answer)):
+        assert (answer.text, len(answer.tool_calls)) == ("One is good.", kind == "tool_call")
+        assert answer.additional_kwargs.get("refusal") == ("No." if kind == "refusal" else None)
+
+
+@pytest.mark.parametrize("is_complete", [True, False])
+def test_a_continuation_that_adds_nothing_leaves_what_is_out_to_the_judge_of_the_whole(
+    *, is_complete: bool
+) -> None:
+    """Nothing may be left to say: whether that is so is for it to tell, of the text and not of an empty one."""
+    closing = as_judge(lambda answer: is_complete and answer == "One is good.")
+    refiner, _ = _refiner(_FIRST, "")
+    outcome = refiner.around(judge=closing).refine("Count.")
+    assert (outcome.text, outcome.passed) == ("One is good.", is_complete)
+    assert outcome.stop_reason == ("accepted" if is_complete else "late_refusal")
+
+
+@pytest.mark.parametrize("rating", [4, 1])
+@pytest.mark.parametrize("max_calls", range(1, 10))
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_calls_are_never_more_than_their_budget(rating: int, max_calls: int, *, is_async: bool) -> None:
+    """Those count that judge the whole after its pieces, and those that nobody waits for after a refused piece."""
+    calls = 0
+
+    def rate(_: object) -> dict[str, Any]:
+        nonlocal calls
+        calls += 1
+        return {"rationale": "r", "feedback": "f", "rating": rating}
+
+    judging = ScriptedModel(rate, delay_s=0.002)
+    answers, settings = ["One. Two. Three. Four. Five."] * 3, {"max_calls": max_calls}
+    refiner, model = _refiner(*answers, piece_judge=Helpfulness(judging), **settings)
+    refiner = refiner.around(judge=Helpfulness(judging))
+    outcome = await refiner.arefine("Count.") if is_async else refiner.refine("Count.")
+    for thread in threading.enumerate():
+        if thread.name == "refine-piece":
+            thread.join()
+    assert calls + len(model.prompts) <= outcome.usage.calls <= max_calls
+    assert outcome.passed == (rating == 4 and max_calls >= 7)
 
 
 def test_a_replacement_outlives_a_crash() -> None:

@@ -25,7 +25,7 @@ from langgraph.types import Command
 
 from graphs import ConcurrentTurn, InputError, NotAccepted, Policy, self_refine, turns
 from judges import ConfigurationError
-from judges.testing import ScriptedJudge
+from judges.testing import ScriptedJudge, ScriptedModel
 from refine import SelfRefine
 
 Saver = BaseCheckpointSaver[Any]
@@ -218,6 +218,30 @@ async def test_a_turn_that_ends_otherwise_gives_its_place_back() -> None:
     assert (await asyncio.wait_for(asked.ainvoke("next", THREAD), 5)).text == "answer to next"
     gc.collect()
     assert len(turns._queues) == 0
+
+
+@pytest.mark.parametrize("mode", ["beside", "before"])
+@pytest.mark.parametrize("ending", [{}, {"on_exhausted": "fallback", "fallback": "No."}])
+@pytest.mark.parametrize("durability", ["sync", "exit"])
+def test_a_refused_question_is_not_answered_with_the_next_one(
+    saver: Saver, mode: Any, ending: dict[str, Any], durability: Any
+) -> None:
+    """It leaves the conversation, past which the input judge lets no other way to it; what was answered stays."""
+    model = ScriptedModel(lambda messages: f"To {messages[-1].text}.")
+    settings = {**ending, "checkpointer": saver, "input_mode": mode, "durability": durability}
+    refiner = SelfRefine(model, ScriptedJudge([4], cycle=True), input_judge=_without_bad, **settings)
+    assert refiner.invoke("one", THREAD).text == "To one."
+    for question in ("BAD", "BAD, again"):
+        assert refiner.refine(question, THREAD).stop_reason == "question_refused"
+    assert refiner.invoke("two", THREAD).text == "To two."
+    messages = refiner.graph.get_state(THREAD).values["messages"]
+    assert [message.text for message in messages] == ["one", "To one.", "two", "To two."]
+    assert [message.text for message in model.prompts[-1]] == ["one", "To one.", "two"]
+
+
+def _without_bad(user_input: Any) -> bool:
+    """Refuse a conversation, all of which it reads, for one message of it."""
+    return "BAD" not in str(user_input)
 
 
 def test_an_unknown_setting_is_refused() -> None:

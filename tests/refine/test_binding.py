@@ -19,7 +19,7 @@ from typing_extensions import TypedDict
 from judges import ConfigurationError, OpenAICompatible, ToolCall
 from judges.testing import ScriptedJudge, ScriptedModel
 from refine import SelfRefine
-from tests.model_server import Asked, ModelServer, Reply, serving, tools_of
+from tests.model_server import Asked, ModelServer, Reply, in_turn, serving, tools_of
 
 KINDS = ("client", "chat model", "name", "binding")
 
@@ -131,6 +131,21 @@ def test_schemas_in_other_forms_and_answers_that_never_fit(server: ModelServer) 
             refiner.with_structured_output(City, method="function_calling")
         with pytest.raises(ConfigurationError, match="a schema is a pydantic class"):
             refiner.with_structured_output(7)  # type: ignore[arg-type]  # the mistake
+
+
+def test_a_refusal_is_no_broken_json(server: ModelServer) -> None:
+    """It is said why there is no object: the model declined, its provider stopped it, or there was no room."""
+    replies = {
+        "the model declined to answer": Reply(refusal="No."),
+        "the provider stopped the answer": Reply("", finish_reason="content_filter"),
+        "the answer was cut off at its length limit": Reply('{"name": "Pa', finish_reason="length"),
+    }
+    for reason, said in replies.items():
+        server.reply = in_turn(said)
+        with OpenAICompatible(server.url, model="m", api_key="k") as client:
+            structured = SelfRefine(client, good, max_attempts=1).with_structured_output(City)
+            with pytest.raises(OutputParserException, match=f"fits the schema City: {reason}"):
+                structured.invoke("where?")
 
 
 @pytest.mark.parametrize("kind", ["agent", "function", "chain"])

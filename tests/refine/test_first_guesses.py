@@ -428,6 +428,7 @@ GUESSED_CALLS = (
     ("refiner().invoke('Hi', max_concurrency=2)", "it belongs to the config"),
     ("list(refiner().stream('Hi', stream_mode='values'))", "self_refine(...) has LangGraph's modes"),
     ("refiner().with_structured_output(int)", "a schema is a pydantic class"),
+    ("refiner().with_structured_output(CliRunner)", "Unable to generate pydantic-core schema"),
     ("SelfRefine.from_llm(ScriptedModel(['x']), 'json')", "it is made by its name: SelfRefine(generator, judge)"),
     ("SelfRefineMiddleware.from_llm('json')", "it is made by its name: SelfRefineMiddleware(judge)"),
     ("SelfRefineMiddleware('json')('Hi')", "a SelfRefineMiddleware is not called: the agent is asked"),
@@ -511,3 +512,12 @@ def test_an_error_names_the_address_and_the_model() -> None:
     assert Helpfulness(down)(question="what?", answer="An answer.").detail.endswith(
         "from small at http://127.0.0.1:9"
     )
+
+
+def test_a_function_that_looks_for_a_word_in_the_sample_is_told_how_to_get_the_answer() -> None:
+    """Of a whole sample it would find no word, and a function that forbids one would accept every answer."""
+    refiner = SelfRefine(ScriptedModel(["Buy it."]), lambda text: "Buy" not in text)
+    with pytest.raises(ConfigurationError, match="name the parameter `answer`"):
+        refiner.invoke("What is new?")
+    outcome = SelfRefine(ScriptedModel(["Buy it."] * 3), lambda answer: "Buy" not in answer).refine("?")
+    assert outcome.passed is False

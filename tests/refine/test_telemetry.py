@@ -8,9 +8,11 @@ import logging
 import subprocess
 import sys
 from collections.abc import Iterator
+from threading import Barrier
 from typing import Any
 
 import pytest
+from langchain_core.messages import AIMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from opentelemetry import _logs, trace
 from opentelemetry.sdk._logs import LoggerProvider
@@ -124,6 +126,41 @@ def test_evaluations_are_events_of_the_judged_attempt(exported: Exported) -> Non
     attempts = [span.context.span_id for span in exported.spans["attempt"]]
     assert [event.span_id for event in exported.events] == attempts
     assert not [event for event in exported.events if "gen_ai.evaluation.explanation" in event.attributes]
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_a_draft_beside_others_or_in_pieces_has_its_own_evaluations(
+    exported: Exported, *, is_async: bool
+) -> None:
+    """What a judge says of one of several candidates, or of a piece, belongs to that draft, not to the last."""
+    both = Barrier(2)
+    first, second = ScriptedModel(["first"], name="first"), ScriptedModel(["second"], name="second")
+
+    def judge(answer: str) -> bool:
+        both.wait(60)  # both are drafted before one is judged
+        return answer == "second"
+
+    candidates = SelfRefine(first, judge, candidates=2, overrides={1: [{}, {"model": second}]})
+    assert (await candidates.ainvoke("?") if is_async else candidates.invoke("?")).text == "second"
+    assert _scores_of(exported) == {"first": [0.0], "second": [1.0]}
+
+    script = [AIMessage(text, response_metadata={"model_name": text[:3]}) for text in ("One. BAD.", "Two.")]
+    settings: Any = {"release": "pieces", "piece_chars": 1}
+    pieces = SelfRefine(
+        ScriptedModel(script), ScriptedJudge([4]), piece_judge=lambda answer: "BAD" not in answer, **settings
+    )
+    assert (await pieces.ainvoke("?") if is_async else pieces.invoke("?")).text == "One. Two."
+    assert sorted(_scores_of(exported)["One"]) == [0.0, 1.0]
+    assert _scores_of(exported)["Two"] == [1.0, 1.0]
+
+
+def _scores_of(exported: Exported) -> dict[str, list[float]]:
+    """Return what the events say of each attempt, by the model that its span names."""
+    spans = {span.context.span_id: attributes(span)["gen_ai.response.model"] for span in exported.spans["attempt"]}
+    scores: dict[str, list[float]] = {model: [] for model in spans.values()}
+    for event in exported.events:
+        scores[spans[event.span_id]].append(event.attributes["gen_ai.evaluation.score.value"])
+    return scores
 
 
 def test_a_rationale_is_sent_on_request_alone(exported: Exported) -> None:

@@ -466,6 +466,50 @@ def test_an_accepted_stream_ends_with_the_calls_and_without_the_thoughts() -> No
         assert (choice.keys() - {"delta"}, choice["index"]) == ({"index", "logprobs", "finish_reason"}, 0)
 
 
+def test_a_call_that_was_not_offered_goes_out_once_as_the_text_that_was_judged() -> None:
+    """A client gets it as text alone, streamed and whole, however the upstream sent it; the answer ends as one."""
+    ends = {"chat": '"finish_reason":"stop"', "responses": '"completed"', "messages": '"stop_reason":"end_turn"'}
+    with _guarding("", reply=lambda asked: reply_in(asked, "", call={"q": "fine"})) as (guard, upstream):
+        for dialect, stream in product(DIALECTS, (False, True)):
+            reply = guard.post(PATHS[dialect], body_in(dialect, stream=stream)).text
+            assert r"{\"look\":{\"q\":\"fine\"}}" in reply
+            assert ends[dialect] in reply
+            assert all(form not in reply for form in ('"tool_calls"', '"function_call"', '"tool_use"')), reply
+        upstream.reply = lambda _: Reply("Let me look.", calls=(("look", {"q": "fine"}),))
+        (choice,) = guard.chat().json()["choices"]
+        assert choice["message"]["content"] == 'Let me look.\n{"look":{"q":"fine"}}'
+        assert (choice["finish_reason"], "tool_calls" in choice["message"]) == ("stop", False)
+
+
+def test_the_text_beside_a_call_that_went_out_in_pieces_is_judged_and_stays() -> None:
+    """Streamed and whole have it, also where an unjudged text would be left out; so of what a refusal follows."""
+    offered = {"type": "function", "function": {"name": "look"}}
+    call, refusal = Reply(" Two is better.", calls=(("look", {}),)), Reply(refusal="No.")
+    for second, text in ((call, "One is good. Two is better."), (refusal, "One is good.")):
+        replies = [Reply(FIRST), second] * 2
+        with _guarding("", reply=lambda _, left=replies: left.pop(0)) as (guard, _):
+            (choice,) = guard.chat(tools=[offered]).json()["choices"]
+            assert choice["message"]["content"] == text
+            *chunks, _ = events_of(guard.chat(tools=[offered], stream=True).text)
+        deltas = [choice["delta"] for chunk in chunks for choice in json.loads(chunk)["choices"]]
+        assert "".join(delta.get("content") or "" for delta in deltas) == text
+        assert deltas[-1].keys() == {"tool_calls"} if second is call else {"refusal"}
+
+
+def test_an_answer_of_two_attempts_has_no_single_tokens_of_the_last_one() -> None:
+    """Log-probabilities of a part are none of the whole; those of an answer of one attempt are its own."""
+    tokens = {"content": [{"token": "One", "logprob": 0.0}]}
+    replies = [_chunks_of({"content": text}, logprobs=tokens) for text in (FIRST, SECOND, SECOND)]
+    with _guarding("", reply=lambda _: replies.pop(0), unjudged="pass") as (guard, _):
+        mended, at_once = ([reply["message"]["content"], reply["logprobs"]] for reply in _choices(guard, 2))
+    assert mended == [WHOLE, None]
+    assert at_once == [SECOND, tokens]
+
+
+def _choices(guard: Guarded, times: int) -> list[Any]:
+    return [guard.chat().json()["choices"][0] for _ in range(times)]
+
+
 def test_an_answer_that_is_too_long_for_the_judge_is_judged_in_its_pieces() -> None:
     """Of what the judge of the whole is shown a part alone, pieces go out that were judged, and no whole does."""
     accepted, statuses = Reply(json.dumps({"rationale": "r", "rating": 4, "feedback": ""})), []

@@ -253,7 +253,8 @@ class MessagesDialect(ApiDialect):
     def with_text(self, reply: Json, text: str) -> Json:
         """Return a reply whose content is this text alone; what else may repeat the text it had is left out."""
         kept = {name: reply[name] for name in _ENVELOPE if name in reply}
-        return {**self.write_reply(text, ""), **kept}
+        ending = {"stop_reason": "end_turn"} if reply.get("stop_reason") == "tool_use" else {}
+        return {**self.write_reply(text, ""), **kept, **ending}
 
     def with_usage(self, reply: Json, usage: Usage) -> Json:
         """Return a reply with these tokens as its `usage`."""
