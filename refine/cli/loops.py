@@ -104,7 +104,7 @@ def _write_parquet(rows: Iterator[_Row], file: TextIO) -> int:
         raise ConfigurationError("a .parquet file needs pyarrow; install the extra: selfrefine[parquet]") from None
     table = [cells_of(row) for row in rows]
     columns = list(dict.fromkeys(name for cells in table for name in cells))
-    arrays = {name: pa.array([cells.get(name) for cells in table], pa.string()) for name in columns}
+    arrays = {name: pa.array([cells.get(name, "") for cells in table], pa.string()) for name in columns}
     parquet.write_table(pa.table(arrays), file.buffer)
     return len(table)
 

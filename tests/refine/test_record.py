@@ -27,7 +27,7 @@ from judges import ConfigurationError, Helpfulness, Judge, Verdict
 from judges.offline import read_rows
 from judges.testing import ScriptedJudge, ScriptedModel
 from judges.verdict import Usage
-from refine import losses
+from refine import SelfRefine, losses
 from refine.middleware import SelfRefineMiddleware
 from refine.record import DatabaseRecord, Origin, OutcomeFilter, open_record
 from refine.record.rows import Record
@@ -633,6 +633,28 @@ def test_the_command_exports_rows_that_evaluate_reads(tmp_path: Path) -> None:
     assert refine("export", rows)[0] == 2
     assert "there is no record" in refine("export", tmp_path / "typo.db")[1]
     assert not (tmp_path / "typo.db").exists()
+
+
+def test_an_export_as_a_table_reads_back_as_its_lines_do(tmp_path: Path) -> None:
+    """Conversations, evidence, empty answers and long texts are the same rows from all three forms."""
+    url = f"sqlite:///{tmp_path}/record.db"
+    drafts = ["", '["a", "list"]', "long " * 30_000]
+    with DatabaseRecord(url, texts=True) as record:
+        asked = SelfRefine(ScriptedModel(drafts), ScriptedJudge([4], cycle=True), record=record, max_attempts=1)
+        asked.refine([("user", "hello"), ("assistant", "yes?"), ("user", "why?")])
+        asked.refine("[1] what is that?", evidence={"retrieved_contexts": ["one", "two"]})
+        asked.refine('["what"]')
+        assert record.flush()
+    files = [tmp_path / f"rows{suffix}" for suffix in (".jsonl", ".csv", ".parquet")]
+    for file in files:
+        assert command("export", url, "--out", file).exit_code == 0
+    lines, cells, columns = (
+        [row.model_copy(update={"metadata": {**row.metadata, "seal": None}}) for row in read_rows(file)]
+        for file in files
+    )
+    assert {row.response for row in lines} >= {"", drafts[2]}
+    assert cells == lines
+    assert columns == lines
 
 
 async def test_an_agent_with_the_middleware_records(tmp_path: Path) -> None:
