@@ -207,6 +207,10 @@ class _LookAtRows:
         result.chains = len(self._ends)
         if self._key and result.unkeyed:
             result.add(f"{result.unkeyed} rows are sealed without the key: anybody could have written them")
+        if self._key and result.unsealed:
+            result.add(f"{result.unsealed} rows have no seal under the key: anybody could have written them")
+        if not result.sealed and not result.unsealed:
+            result.add("there are no rows")  # nobody writes a file without any
         return result
 
     def _look(self, number: int, row: Row, link: Row, row_hash: object) -> None:
@@ -254,6 +258,8 @@ def _rows_in(file: Path) -> Iterator[Row | None]:
                 raise ConfigurationError(f"rows are verified in .jsonl, .csv and .parquet, not in {str(file)!r}")
     except OSError as error:
         raise ConfigurationError(f"{str(file)!r} cannot be read: {error.strerror}") from None
+    except ConfigurationError:
+        raise
     except ValueError as error:
         raise ConfigurationError(
             f"{str(file)!r} holds a row that cannot be read: {type(error).__name__}"

@@ -630,9 +630,23 @@ def test_the_command_exports_rows_that_evaluate_reads(tmp_path: Path) -> None:
         code, line = refine("export", url, *wrong)
         assert code == 2
         assert "\n" not in line
+    assert "--out is a .jsonl, .csv or .parquet file" in refine("export", url, "--out", tmp_path / "rows.json")[1]
     assert refine("export", rows)[0] == 2
     assert "there is no record" in refine("export", tmp_path / "typo.db")[1]
     assert not (tmp_path / "typo.db").exists()
+
+
+def test_a_reader_that_has_enough_ends_an_export_without_a_word(tmp_path: Path) -> None:
+    """`refine export record.db | head -1` is no failure that somebody has to be told of."""
+    url = f"sqlite:///{tmp_path}/record.db"
+    with DatabaseRecord(url, texts=True) as record:
+        refiner(record, 4).invoke("what?")
+    reading, writing = os.pipe()
+    os.close(reading)
+    words = [sys.executable, "-m", "refine", "export", url]
+    ended = subprocess.run(words, stdout=writing, stderr=subprocess.PIPE, text=True, cwd=ROOT, timeout=60)
+    os.close(writing)
+    assert ended.stderr in ("", "1 row\n")
 
 
 def test_an_export_as_a_table_reads_back_as_its_lines_do(tmp_path: Path) -> None:
