@@ -243,6 +243,8 @@ def _parsed(line: str) -> Row | None:
 
 def _rows_in(file: Path) -> Iterator[Row | None]:
     """Yield the rows of a file as they stand there, the metadata as data; None for one that cannot be read."""
+    if file.suffix.lower() not in {".jsonl", ".ndjson", ".csv", ".parquet"}:
+        raise ConfigurationError(f"rows are verified in .jsonl, .csv and .parquet, not in {str(file)!r}")
     try:
         match file.suffix.lower():
             case ".jsonl" | ".ndjson":
@@ -252,14 +254,10 @@ def _rows_in(file: Path) -> Iterator[Row | None]:
                 csv.field_size_limit(2**31 - 1)
                 with file.open(encoding="utf-8", newline="") as cells:
                     yield from map(_of_cells, csv.DictReader(cells))
-            case ".parquet":
-                yield from map(_of_cells, _parquet_rows(file))
             case _:
-                raise ConfigurationError(f"rows are verified in .jsonl, .csv and .parquet, not in {str(file)!r}")
+                yield from map(_of_cells, _parquet_rows(file))
     except OSError as error:
         raise ConfigurationError(f"{str(file)!r} cannot be read: {error.strerror}") from None
-    except ConfigurationError:
-        raise
     except ValueError as error:
         raise ConfigurationError(
             f"{str(file)!r} holds a row that cannot be read: {type(error).__name__}"
