@@ -123,8 +123,9 @@ def _guard(name: str, settings: NamedGuardSettings, *, place: str) -> ServedGuar
         upstream = _upstream(settings, key)
     with _at(f"{place}input", settings.input):
         questions = _questions(settings, model)
-    with _at(f"{place}on_refusal", policy.on_refusal):
+    with _at(f"{place}piece_judge", settings.piece_judge):
         own = settings.piece_judge and one_judge(settings.piece_judge, model=model, remedy=_MODEL_REMEDY)
+    with _within(place):  # release, piece_judge, input and on_refusal, which the message names
         loop = _loop(name, judge, policy, bounds, piece_judge=own or None, questions=questions)
     guard = ServedGuard(
         name=name,
