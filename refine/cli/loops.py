@@ -211,9 +211,10 @@ def open_database(source: str) -> DatabaseRecord:
     record = open_record(source)
     if not isinstance(record, DatabaseRecord):
         raise ConfigurationError(f"{source!r} is no database; a record of JSON lines is a dataset as it is")
-    if record.file is not None and not record.file.exists():
+    if not record.exists():
+        record.close()
         raise ConfigurationError(
-            f"there is no record {str(record.file)!r}; give the database that a loop writes by record='sqlite:///FILE'"
+            f"there is no record {str(record.file or record.name)!r}; give the database that a loop writes by record='sqlite:///FILE'"
         )
     return record
 

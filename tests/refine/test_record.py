@@ -649,6 +649,17 @@ def test_a_reader_that_has_enough_ends_an_export_without_a_word(tmp_path: Path) 
     assert ended.stderr in (b"", b"1 row\n")
 
 
+def test_commands_that_read_leave_a_database_without_a_record_alone(url: str) -> None:
+    """One of another program gets no tables, and is no record that is as it was written."""
+    run_sql(url, "CREATE TABLE users (name text)")
+    for words in (("verify", url), ("export", url), ("align", url), ("replay", url)):
+        result = command(*words)
+        assert (result.exit_code, "there is no record" in result.stderr) == (2, True), (words, result.output)
+    run_sql(url, "CREATE TABLE outcome (its text)", "CREATE TABLE attempt (its text)")  # none is there yet
+    if url.startswith("sqlite"):
+        assert run_sql(url, "PRAGMA journal_mode") == [("delete",)]
+
+
 def test_an_export_as_a_table_reads_back_as_its_lines_do(tmp_path: Path) -> None:
     """Conversations, evidence, empty answers and long texts are the same rows from all three forms."""
     url = f"sqlite:///{tmp_path}/record.db"
