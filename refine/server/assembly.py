@@ -23,6 +23,7 @@ from judges.certificate import IssuedCertificate
 from judges.errors import ConfigurationError, shortened
 from judges.judge import Judge
 from judges.model import JudgeModel
+from judges.models.providers.http import checked_address
 from judges.models.providers.openai_fields import local_name
 from judges.models.resolve import as_model
 from refine.process import see_modules_here
@@ -276,7 +277,7 @@ def _upstream(settings: GuardSettings, key: SecretStr | None) -> Upstream | None
     too_much = next((dialect.PATH for dialect in DIALECTS if address.endswith(dialect.PATH)), None)
     if too_much is not None:
         raise ConfigurationError(f"it is an address such as clients have for their base URL; leave out {too_much}")
-    if "@" in urlsplit(address).netloc and (key is None or key.get_secret_value()):
+    if "@" in checked_address(address).netloc and (key is None or key.get_secret_value()):
         raise ConfigurationError(
             'a user and password in it are sent in place of a key; set upstream_key = "", too'
         )

@@ -118,6 +118,10 @@ max_attempts = 5
             "upstream = 'ftp://x'\njudge = 'tests.guarding:rates'",
             ["upstream = 'ftp://x'", "http or https address"],
         ),
+        *(
+            (f"upstream = {address!r}\njudge = 'tests.guarding:rates'", ["upstream = ", "http or https address"])
+            for address in ("http://[::1/v1", "http://a b/v1", "http://x:99999/v1")
+        ),
         ("judge = 'helpfulness'", ["judge = 'helpfulness'", "--judge-model NAME with --judge-base-url URL"]),
         ("judge = 'helpfulness'\njudge_model = 'm'", ["judge_model = 'm'", "'openai:m'"]),
         ("judge = 'helpfulness'\njudge_base_url = 'http://x/v1'", ["needs judge_model"]),
