@@ -363,7 +363,7 @@ def judges_of_pieces(judge: Judge, piece_judge: Judge | None = None) -> _PieceJu
     if not parts:
         raise ConfigurationError(
             f"release='pieces' needs a judge that holds for a part of an answer, and {judge.name!r} is none; give "
-            f"one beside it, SelfRefine(..., [judge, 'safety']), or say piece_judge=... outright"
+            f"one beside it, a list such as [{judge.name!r}, 'safety'], or name a piece_judge"
         )
     return _PieceJudges(piece_judge=_panel(parts, judge), closing_judge=_panel(others, judge) if others else None)
 

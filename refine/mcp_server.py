@@ -203,7 +203,8 @@ class McpServer:
         guard = None if judge else self._guard(caller)
         if guard is not None and model:
             raise ConfigurationError("model is for a judge by name; name the judge, or leave out the model")
-        judging = self._named(judge, model) if guard is None else guard.judge
+        has_key = caller is not None and bool(caller.name)
+        judging = self._named(judge, model, has_key) if guard is None else guard.judge
         fields = {"question": question, "answer": answer, "contexts": contexts, "reference": reference or None}
         sample = judging.read({name: value for name, value in fields.items() if value is not None})
         seconds = DEADLINE_S if guard is None else guard.loop.policy.deadline_s
@@ -316,7 +317,7 @@ class McpServer:
     def _named(self) -> Any:
         return lru_cache(maxsize=_KEPT_JUDGES)(self._load)
 
-    def _load(self, name: str, model: str) -> Judge:
+    def _load(self, name: str, model: str, has_key: bool) -> Judge:  # noqa: FBT001 - for the cache
         if not name:
             raise ConfigurationError("name a judge; find_judge tells which fit, such as 'length:at_most=80'")
         if model and (names_direct_client(model) or ":" not in model.strip(":") or "//" in model):
@@ -324,7 +325,7 @@ class McpServer:
                 f"model = {shortened(model)}: a call names a model as PROVIDER:NAME; one at an address is for the "
                 f"configuration, judge_model"
             )
-        spec = _checked_spec(name)
+        spec = _checked_spec(name, is_shared=has_key)
         judge_model = as_model(model) if model else self._default_model
         judge = spec.load(
             model=judge_model, remedy="add model='PROVIDER:NAME', or start refine mcp with --judge-model"
@@ -400,8 +401,16 @@ def _caller_of(context: _Context) -> Caller | None:
     return caller if isinstance(caller, Caller) else None
 
 
-def _checked_spec(text: str) -> JudgeSpec:
+_EXPRESSIONS = {"Pattern": ("required", "forbidden"), "PiiLeakage": ("patterns",), "JsonValid": ("schema",)}
+"""Settings that hold regular expressions, by class."""
+
+
+def _checked_spec(text: str, *, is_shared: bool) -> JudgeSpec:
     """Return a judge of the catalogue whose settings name no file, model or code.
+
+    Args:
+        text: The judge.
+        is_shared: Whether others have keys, too: a regular expression that never ends would hold them all up.
 
     Raises:
         ConfigurationError: If it is another: a caller could read files, import code or send keys elsewhere.
@@ -412,8 +421,13 @@ def _checked_spec(text: str) -> JudgeSpec:
             f"judge = {shortened(text)}: a call names a judge of the catalogue; one of your own is for the "
             f"configuration, judge"
         )
-    settings = settings_of(default_registry().maker(spec.name))
-    settable = [one.name for one in settings if "Path" not in one.type and "Model" not in one.type]
+    maker = default_registry().maker(spec.name)
+    own = _EXPRESSIONS.get(getattr(maker, "__name__", ""), ()) if is_shared else ()
+    settable = [
+        one.name
+        for one in settings_of(maker)
+        if "Path" not in one.type and "Model" not in one.type and one.name not in own
+    ]
     for name in spec.settings:
         if name not in settable:
             raise ConfigurationError(

@@ -71,6 +71,25 @@ def _key_of(secret: str) -> bytes:
     return key
 
 
+def _host_of(url: str) -> tuple[str, bool]:
+    """Return the host of an address, and whether what is sent there is encrypted.
+
+    Raises:
+        ConfigurationError: If it is none; nothing of it is quoted.
+    """
+    try:
+        parts = urlsplit(url)
+        is_address = parts.scheme in ("http", "https") and parts.port != 0 and not set(" @") & set(parts.netloc)
+    except ValueError:  # brackets without an end, or a port that is none
+        is_address = False
+    if not is_address or not parts.hostname:
+        raise ConfigurationError(
+            "the url of a webhook begins with https://, or http:// in a network of one's own, and has a host "
+            "without user and password, and a number as its port if any"
+        )
+    return parts.hostname, parts.scheme == "https"
+
+
 def _sign(key: bytes, identifier: str, timestamp: int, body: bytes) -> str:
     """Return the signature of an event, as it stands in the header `webhook-signature`."""
     digest = hmac.digest(key, b"%s.%d.%s" % (identifier.encode(), timestamp, body), hashlib.sha256)
@@ -129,13 +148,7 @@ class Webhook:
         timeout_s: float = 10.0,
         pause_s: float = 1.0,
     ) -> None:
-        parts = urlsplit(str(url))
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ConfigurationError(
-                "the url of a webhook begins with https://, or http:// in a network of one's own"
-            )
-        self.host = parts.hostname
-        self.is_encrypted = parts.scheme == "https"
+        self.host, self.is_encrypted = _host_of(str(url))
         self.counts: Counter[tuple[str, Result]] = Counter()
         self._url, self._key, self._timeout_s, self._most = url, _key_of(secret), timeout_s, most_waiting
         self._record: Recorder | None = None if record is None else open_record(record)

@@ -79,6 +79,8 @@ def _one_line_errors(options: CommandOptions) -> Iterator[None]:
 
     try:
         yield
+    except BrokenPipeError:  # whoever reads, such as `head`, has enough: the command line ends without a word
+        raise
     except OSError as error:
         raise _error_exit(f"{error.filename}: {error.strerror}" if error.filename else str(error)) from None
     except ModuleNotFoundError as error:
@@ -86,8 +88,7 @@ def _one_line_errors(options: CommandOptions) -> Iterator[None]:
             raise
         raise _error_exit("labelling needs prompt_toolkit; install the extra: selfrefine[cli]") from None
     except JudgesError as error:
-        message = f"{error}{_way_on(options.resumable, str(error))}"
-        raise _error_exit(message, code=error.exit_code) from None
+        raise _error_exit(f"{error}{_way_on(options.resumable, str(error))}", code=error.exit_code) from None
     except KeyboardInterrupt:
         raise _error_exit(f"interrupted{_way_on(options.resumable)}", code=_INTERRUPTED) from None
 

@@ -66,8 +66,14 @@ _Write = Callable[[Iterator[_Row], TextIO], int]
 
 
 def _writer_of(out: Path | None) -> _Write:
-    """Return what writes rows in the form that a name asks for; JSON lines for any other name."""
+    """Return what writes rows in the form that a name asks for; JSON lines for a name that asks for none.
+
+    Raises:
+        ConfigurationError: If it asks for another form, as which the file would be read.
+    """
     suffix = "" if out is None else out.suffix.lower()
+    if suffix in {".json", ".tsv", ".xlsx"}:
+        raise ConfigurationError(f"--out is a .jsonl, .csv or .parquet file, not {str(out)!r}")
     return {".csv": _write_csv, ".parquet": _write_parquet}.get(suffix, _write_lines)
 
 
@@ -104,7 +110,7 @@ def _write_parquet(rows: Iterator[_Row], file: TextIO) -> int:
         raise ConfigurationError("a .parquet file needs pyarrow; install the extra: selfrefine[parquet]") from None
     table = [cells_of(row) for row in rows]
     columns = list(dict.fromkeys(name for cells in table for name in cells))
-    arrays = {name: pa.array([cells.get(name) for cells in table], pa.string()) for name in columns}
+    arrays = {name: pa.array([cells.get(name, "") for cells in table], pa.string()) for name in columns}
     parquet.write_table(pa.table(arrays), file.buffer)
     return len(table)
 
@@ -116,10 +122,14 @@ def _new_file(out: Path) -> Iterator[TextIO]:
         descriptor = os.open(out, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     except FileExistsError:
         raise ConfigurationError(
-            f"{str(out)!r} is there already; choose another --out, or delete it first"
+            f"{str(out)!r} is there already; choose another name, or delete it first"
         ) from None
-    with os.fdopen(descriptor, "w", encoding="utf-8", newline="" if out.suffix == ".csv" else "\n") as file:
-        yield file
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8", newline="" if out.suffix == ".csv" else "\n") as file:
+            yield file
+    except BaseException:
+        out.unlink(missing_ok=True)  # a part of an export looks like one
+        raise
 
 
 def run_verify(options: VerifyOptions) -> int:
@@ -201,9 +211,10 @@ def open_database(source: str) -> DatabaseRecord:
     record = open_record(source)
     if not isinstance(record, DatabaseRecord):
         raise ConfigurationError(f"{source!r} is no database; a record of JSON lines is a dataset as it is")
-    if record.file is not None and not record.file.exists():
+    if not record.exists():
+        record.close()
         raise ConfigurationError(
-            f"there is no record {str(record.file)!r}; give the database that a loop writes by record='sqlite:///FILE'"
+            f"there is no record {str(record.file or record.name)!r}; give the database that a loop writes by record='sqlite:///FILE'"
         )
     return record
 

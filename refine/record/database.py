@@ -166,6 +166,14 @@ class DatabaseRecord(SharedByCopies):
         """Write what is queued, for at most `timeout_s` seconds; what is added later is lost, and counted."""
         self._writer.close(timeout_s)
 
+    def exists(self) -> bool:
+        """Check whether the database holds a record; nothing is made in one that does not.
+
+        Raises:
+            ConfigurationError: If it cannot be used, or holds tables of another program.
+        """
+        return (self.file is None or self.file.exists()) and self._tables.exist()
+
     def check(self) -> None:
         """Connect, and make the tables if they are missing.
 

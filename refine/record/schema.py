@@ -201,15 +201,19 @@ def migrate(connection: Connection) -> None:
         ConfigurationError: If the tables are another program's, or of a later version.
     """
     lock_tables(connection)
-    version = _version(connection)
+    version = version_of(connection)
     for number, step in enumerate(_MIGRATIONS[version:], version + 1):
         step(connection)
         connection.execute(_META.delete())
         connection.execute(_META.insert().values(version=number))
 
 
-def _version(connection: Connection) -> int:
-    """Return the version of the tables; 0 if there are none."""
+def version_of(connection: Connection) -> int:
+    """Return the version of the tables; 0 if there are none.
+
+    Raises:
+        ConfigurationError: If the tables are another program's, or of a later version.
+    """
     inspector = inspect(connection)
     present = set(inspector.get_table_names())
     foreign = ConfigurationError(

@@ -207,6 +207,10 @@ class _LookAtRows:
         result.chains = len(self._ends)
         if self._key and result.unkeyed:
             result.add(f"{result.unkeyed} rows are sealed without the key: anybody could have written them")
+        if self._key and result.unsealed:
+            result.add(f"{result.unsealed} rows have no seal under the key: anybody could have written them")
+        if not result.sealed and not result.unsealed:
+            result.add("there are no rows")  # nobody writes a file without any
         return result
 
     def _look(self, number: int, row: Row, link: Row, row_hash: object) -> None:
@@ -239,6 +243,8 @@ def _parsed(line: str) -> Row | None:
 
 def _rows_in(file: Path) -> Iterator[Row | None]:
     """Yield the rows of a file as they stand there, the metadata as data; None for one that cannot be read."""
+    if file.suffix.lower() not in {".jsonl", ".ndjson", ".csv", ".parquet"}:
+        raise ConfigurationError(f"rows are verified in .jsonl, .csv and .parquet, not in {str(file)!r}")
     try:
         match file.suffix.lower():
             case ".jsonl" | ".ndjson":
@@ -248,10 +254,8 @@ def _rows_in(file: Path) -> Iterator[Row | None]:
                 csv.field_size_limit(2**31 - 1)
                 with file.open(encoding="utf-8", newline="") as cells:
                     yield from map(_of_cells, csv.DictReader(cells))
-            case ".parquet":
-                yield from map(_of_cells, _parquet_rows(file))
             case _:
-                raise ConfigurationError(f"rows are verified in .jsonl, .csv and .parquet, not in {str(file)!r}")
+                yield from map(_of_cells, _parquet_rows(file))
     except OSError as error:
         raise ConfigurationError(f"{str(file)!r} cannot be read: {error.strerror}") from None
     except ValueError as error:

@@ -36,7 +36,7 @@ from judges.errors import one_line
 from judges.runtime import faults
 from refine.record.chains import Chain, Links, leave_gaps
 from refine.record.rows import Origin, OutcomeRows, PendingOutcome, Redact, now_ms, rows_of
-from refine.record.schema import ATTEMPT, LABEL, OUTCOME, insert_into, migrate
+from refine.record.schema import ATTEMPT, LABEL, OUTCOME, insert_into, migrate, version_of
 from refine.record.seals import seal_key_of
 from refine.record.sums import Sums, adopt_older, is_summed, sum_up_older, take_away
 
@@ -619,8 +619,20 @@ class Tables:
 
     def check(self) -> None:
         """Connect; raise a `ConfigurationError` that says why it cannot be done."""
-        try:
+        with self._naming_failures():
             self._connected()
+
+    def exist(self) -> bool:
+        """Check whether the tables are there; none are made, and a file of SQLite keeps its kind of journal."""
+        is_file = self._url.get_backend_name() == "sqlite"
+        engine = create_engine(self._url, poolclass=NullPool) if is_file else self._engine
+        with self._naming_failures(), engine.connect() as connection:
+            return version_of(connection) > 0
+
+    @contextmanager
+    def _naming_failures(self) -> Iterator[None]:
+        try:
+            yield
         except (SQLAlchemyError, OSError) as error:
             original = getattr(error, "orig", None) or error
             raise ConfigurationError(

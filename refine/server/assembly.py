@@ -23,6 +23,7 @@ from judges.certificate import IssuedCertificate
 from judges.errors import ConfigurationError, shortened
 from judges.judge import Judge
 from judges.model import JudgeModel
+from judges.models.providers.http import checked_address
 from judges.models.providers.openai_settings import local_name
 from judges.models.resolve import as_model
 from refine.process import see_modules_here
@@ -123,8 +124,9 @@ def _guard(name: str, settings: NamedGuardSettings, *, place: str) -> ServedGuar
         upstream = _upstream(settings, key)
     with _at(f"{place}input", settings.input):
         questions = _questions(settings, model)
-    with _at(f"{place}on_refusal", policy.on_refusal):
+    with _at(f"{place}piece_judge", settings.piece_judge):
         own = settings.piece_judge and one_judge(settings.piece_judge, model=model, remedy=_MODEL_REMEDY)
+    with _within(place):  # release, piece_judge, input and on_refusal, which the message names
         loop = _loop(name, judge, policy, bounds, piece_judge=own or None, questions=questions)
     guard = ServedGuard(
         name=name,
@@ -275,7 +277,7 @@ def _upstream(settings: GuardSettings, key: SecretStr | None) -> Upstream | None
     too_much = next((dialect.PATH for dialect in DIALECTS if address.endswith(dialect.PATH)), None)
     if too_much is not None:
         raise ConfigurationError(f"it is an address such as clients have for their base URL; leave out {too_much}")
-    if "@" in urlsplit(address).netloc and (key is None or key.get_secret_value()):
+    if "@" in checked_address(address).netloc and (key is None or key.get_secret_value()):
         raise ConfigurationError(
             'a user and password in it are sent in place of a key; set upstream_key = "", too'
         )

@@ -39,7 +39,7 @@ from judges.promise import OnAlarm
 _PREFIX = "REFINE_"
 _OPEN_TABLES = ("bounds", "judge_settings", "policy")
 _NAME = r"^[\w.-]{1,64}$"
-_NO_PART = ("list[", "bool", "str", "function-", "[key]")
+_NO_PART = ("list[", "dict[", "literal[", "bool", "str", "function-", "[key]")
 """What pydantic adds to the path of a value, and is none of its keys."""
 _OFF = ("false", "no", "off", "none", "0")
 Revealed = Literal["rationale", "feedback"]

@@ -161,6 +161,8 @@ class LabelRoute(PostRoute):
             record.flush(_WRITING_S)
             outcome = record.outcome(identifier)
         attempt = body.get("attempt", outcome and outcome["released"])
+        if outcome is None and record.stats().failing:  # it may still wait to be written
+            raise _refuse_for_now()
         if outcome is None or attempt is None:
             raise ApiError(404, "the record holds no such answer, or none that went out", code="unknown_answer")
         by = "/".join(name for name in (caller.name, body.get("by", "").strip() or _anonym(body)) if name)
@@ -196,9 +198,18 @@ def _check_label(body: Json) -> None:
 
 
 def _refuse_label(error: Exception) -> ApiError:
+    from sqlalchemy.exc import SQLAlchemyError  # noqa: PLC0415 - there is none without a database
+
+    if isinstance(error, SQLAlchemyError) or isinstance(error.__cause__, SQLAlchemyError | OSError):
+        return _refuse_for_now()
     if isinstance(error, ConfigurationError):
         return ApiError(400, str(error), code="invalid")
     return report_unexpected(error)
+
+
+def _refuse_for_now() -> ApiError:
+    text = "the record cannot be used now; send the label again"
+    return ApiError(503, text, code="record_failed", retry_after_s=_WRITING_S)
 
 
 def make_page(

@@ -514,6 +514,10 @@ class UpstreamGenerator:
         reader = ChunkReader(lambda event: on_delta(dialect.delta_in(event)))
         body, headers = protocol.write_json(payload), self._headers_of(number)
         reply = await self._upstream.post_stream(dialect.PATH, body, headers, reader.feed)
+        if reply.body.startswith(_GZIP):  # nothing of it was read while it came
+            reply = _uncompress(reply)
+            reader = ChunkReader(lambda event: on_delta(dialect.delta_in(event)))
+            reader.feed(reply.body)
         reader.feed(b"\n\n")  # the end of a last event that came without
         if not reader.has_begun or reply.status not in _OK:
             return self._draft(number, reply, _document(reply))

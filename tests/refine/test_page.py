@@ -240,6 +240,23 @@ def test_whoever_is_on_call_sees_it(browser: Browser, record: DatabaseRecord) ->
         expect(page.locator(".rows > li")).to_have_count(2)
 
 
+SLOW_TEXTS = ["- one\u2028two", "1. one\rtwo", "\n\n".join(["[a](" * 1_200] * 20), f"a|b\n{' ' * 190_000}x\n**b**"]
+
+
+def test_no_text_holds_the_page_up(browser: Browser, record: DatabaseRecord) -> None:
+    """Lists with other ends of lines, links that never end and endless blanks are set within a moment."""
+    outcomes = [SelfRefine(ScriptedModel([text]), ScriptedJudge([4])).refine("How?") for text in SLOW_TEXTS]
+    for outcome in outcomes:
+        record.add(outcome, Origin(refiner="helpdesk"))
+    assert record.flush()
+    with serving(record) as address, opened(browser, address) as page:
+        for outcome in outcomes:
+            page.goto(f"{address}/?id={outcome.id}")
+            expect(page.get_by_role("button", name="As written")).to_be_visible()
+        page.goto(f"{address}/?id={outcomes[1].id}")
+        expect(page.locator(".text.set li")).to_have_text("one")
+
+
 def test_peoples_labels_say_whether_the_loop_helps(browser: Browser, record: DatabaseRecord) -> None:
     """Without labels the page says whose opinion it shows; with them it counts mended and broken answers."""
     outcomes = [ask(record, f"question {number}?") for number in range(7)]

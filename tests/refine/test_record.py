@@ -27,7 +27,7 @@ from judges import ConfigurationError, Helpfulness, Judge, Verdict
 from judges.offline import read_rows
 from judges.testing import ScriptedJudge, ScriptedModel
 from judges.verdict import Usage
-from refine import losses
+from refine import SelfRefine, losses
 from refine.middleware import SelfRefineMiddleware
 from refine.record import DatabaseRecord, Origin, OutcomeFilter, open_record
 from refine.record.rows import Record
@@ -630,9 +630,56 @@ def test_the_command_exports_rows_that_evaluate_reads(tmp_path: Path) -> None:
         code, line = refine("export", url, *wrong)
         assert code == 2
         assert "\n" not in line
+    assert "--out is a .jsonl, .csv or .parquet file" in refine("export", url, "--out", tmp_path / "rows.json")[1]
     assert refine("export", rows)[0] == 2
     assert "there is no record" in refine("export", tmp_path / "typo.db")[1]
     assert not (tmp_path / "typo.db").exists()
+
+
+def test_a_reader_that_has_enough_ends_an_export_without_a_word(tmp_path: Path) -> None:
+    """`refine export record.db | head -1` is no failure that somebody has to be told of."""
+    url = f"sqlite:///{tmp_path}/record.db"
+    with DatabaseRecord(url, texts=True) as record:
+        refiner(record, 4).invoke("what?")
+    reading, writing = os.pipe()
+    os.close(reading)
+    words = [sys.executable, "-m", "refine", "export", url]
+    ended = subprocess.run(words, check=False, stdout=writing, stderr=subprocess.PIPE, cwd=ROOT, timeout=60)
+    os.close(writing)
+    assert ended.stderr in (b"", b"1 row\n")
+
+
+def test_commands_that_read_leave_a_database_without_a_record_alone(url: str) -> None:
+    """One of another program gets no tables, and is no record that is as it was written."""
+    run_sql(url, "CREATE TABLE users (name text)")
+    for words in (("verify", url), ("export", url), ("align", url), ("replay", url)):
+        result = command(*words)
+        assert (result.exit_code, "there is no record" in result.stderr) == (2, True), (words, result.output)
+    run_sql(url, "CREATE TABLE outcome (its text)", "CREATE TABLE attempt (its text)")  # none is there yet
+    if url.startswith("sqlite"):
+        assert run_sql(url, "PRAGMA journal_mode") == [("delete",)]
+
+
+def test_an_export_as_a_table_reads_back_as_its_lines_do(tmp_path: Path) -> None:
+    """Conversations, evidence, empty answers and long texts are the same rows from all three forms."""
+    url = f"sqlite:///{tmp_path}/record.db"
+    drafts = ["", '["a", "list"]', "long " * 30_000]
+    with DatabaseRecord(url, texts=True) as record:
+        asked = SelfRefine(ScriptedModel(drafts), ScriptedJudge([4], cycle=True), record=record, max_attempts=1)
+        asked.refine([("user", "hello"), ("assistant", "yes?"), ("user", "why?")])
+        asked.refine("[1] what is that?", evidence={"retrieved_contexts": ["one", "two"]})
+        asked.refine('["what"]')
+        assert record.flush()
+    files = [tmp_path / f"rows{suffix}" for suffix in (".jsonl", ".csv", ".parquet")]
+    for file in files:
+        assert command("export", url, "--out", file).exit_code == 0
+    lines, cells, columns = (
+        [row.model_copy(update={"metadata": {**row.metadata, "seal": None}}) for row in read_rows(file)]
+        for file in files
+    )
+    assert {row.response for row in lines} >= {"", drafts[2]}
+    assert cells == lines
+    assert columns == lines
 
 
 async def test_an_agent_with_the_middleware_records(tmp_path: Path) -> None:

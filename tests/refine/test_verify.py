@@ -356,6 +356,27 @@ def test_an_export_shows_what_was_done_to_it(tmp_path: Path, suffix: str) -> Non
         assert (name, found.exit_code) == (name, 1), found.output
 
 
+def test_a_file_without_its_seals_or_rows_is_not_as_it_was_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever has no key may strip the seals of an export, or empty it; what is no file of rows is named."""
+    url, file = f"sqlite:///{tmp_path}/record.db", tmp_path / "rows.jsonl"
+    monkeypatch.setenv("REFINE_RECORD_SEAL_KEY", "a key of thirty-two characters!!")
+    fill(url, 2)
+    assert command("export", url, "--out", file).exit_code == 0
+    rows = lines_of(file)
+    for row in rows:
+        del row["metadata"]["seal"]
+    write(file, rows)
+    stripped = command("verify", file)
+    assert (stripped.exit_code, "anybody could have written them" in stripped.output) == (1, True), stripped.output
+    monkeypatch.delenv("REFINE_RECORD_SEAL_KEY")
+    assert command("verify", file).exit_code == 0, "rows of before there were seals"
+    write(file, [])
+    assert command("verify", file).exit_code == 1
+    assert "rows are verified in .jsonl, .csv and .parquet" in command("verify", tmp_path).output
+
+
 def test_a_record_of_json_lines_is_sealed(tmp_path: Path) -> None:
     """Two writers share a file; each row's place is known, but not that of rows that may still come."""
     file = tmp_path / "attempts.jsonl"

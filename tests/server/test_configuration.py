@@ -96,6 +96,10 @@ max_attempts = 5
         (GOOD + "[policy]\nshow_drafts = true", ["show_drafts is no setting of a guard"]),
         (GOOD + "[policy.overrides.two]\nmodel = 'x'", ["overrides is a table by number of attempt"]),
         (GOOD + "[policy]\non_judge_error = 'raise'\n[guards.a]\nfail = 'open'", ["leave one out"]),
+        (GOOD + "on_refusal = 'mned'", ["on_refusal = 'mned'", "'retry', 'mend'"]),
+        (GOOD + "on_refusal = { lenght = 'mend' }", ["on_refusal names the judge 'lenght'"]),
+        (GOOD + "[guards.a]\nrelease = 'pieces'", ["guards.a.release='pieces' needs", "name a piece_judge"]),
+        (GOOD + "piece_judge = 'nowhere'", ["piece_judge = 'nowhere'"]),
         (GOOD + "[bounds]\nmax_atempts = 1", ["bounds = ", "did you mean 'max_attempts'?"]),
         (GOOD + "default_guard = 'b'\n[guards.a]", ["default_guard = 'b'", "known are a"]),
         (GOOD + "[[keys]]\nname = 'a'\nsha256 = 'secret-key'", ["keys.0.sha256 = ...", "match"]),
@@ -113,6 +117,10 @@ max_attempts = 5
         (
             "upstream = 'ftp://x'\njudge = 'tests.guarding:rates'",
             ["upstream = 'ftp://x'", "http or https address"],
+        ),
+        *(
+            (f"upstream = {address!r}\njudge = 'tests.guarding:rates'", ["upstream = ", "http or https address"])
+            for address in ("http://[::1/v1", "http://a b/v1", "http://x:99999/v1")
         ),
         ("judge = 'helpfulness'", ["judge = 'helpfulness'", "--judge-model NAME with --judge-base-url URL"]),
         ("judge = 'helpfulness'\njudge_model = 'm'", ["judge_model = 'm'", "'openai:m'"]),

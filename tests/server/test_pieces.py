@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import shutil
@@ -87,6 +88,20 @@ def _guarding(*texts: str, reply: Any = None, **settings: Any) -> Iterator[tuple
         guarding(upstream.url, **{**common, "release": "pieces", "policy": policy, **settings}) as guard,
     ):
         yield guard, upstream
+
+
+def test_a_stream_that_comes_compressed_unasked_is_read() -> None:
+    """Compressed events are judged piece by piece all the same, and so is a reply that is no stream."""
+
+    def compressed(asked: Asked) -> Wire:
+        plain = reply_in(asked, FIRST) if len(upstream.requests) > 1 else _events(asked, FIRST)
+        body = gzip.compress(plain.sent.partition(b"\r\n\r\n")[2])
+        return answered(body, kind="text/event-stream", headers={"content-encoding": "gzip"})
+
+    with _guarding(reply=compressed, policy={"max_attempts": 1}) as (guard, upstream):
+        for _ in range(2):
+            body = guard.post(PATHS["messages"], body_in("messages", QUESTION)).json()
+            assert [part["text"] for part in body["content"]] == ["One is good."], body
 
 
 def test_clients_read_pieces() -> None:

@@ -133,6 +133,25 @@ def test_only_keys_that_may_label_do(tmp_path: Path) -> None:
         assert guard.post("/v1/labels", body).json()["error"]["code"] == "no_record"
 
 
+def test_a_label_is_asked_for_again_while_the_record_is_away(tmp_path: Path) -> None:
+    """A database that fails is no fault of the label: 503 and a time, for answers written and those that wait."""
+    file = tmp_path / "record.db"
+    with (
+        serving(in_turn(*[Reply("good")] * 3)) as upstream,
+        guarding(upstream.url, **settings_under(upstream.url, tmp_path)) as guard,
+    ):
+        written = guard.chat().json()["refine"]["id"]
+        label(guard, {"refine": {"id": written}}, up=True)
+        whole = file.read_bytes()
+        file.write_bytes(b"no database " * 100)
+        waiting = guard.chat().json()["refine"]["id"]
+        for identifier in (written, waiting):
+            reply = guard.post("/v1/labels", {"id": identifier, "up": False})
+            assert (reply.status_code, reply.json()["error"]["code"]) == (503, "record_failed"), reply.text
+            assert int(reply.headers["retry-after"]) >= 1
+        file.write_bytes(whole)
+
+
 @pytest.mark.filterwarnings("ignore::graphs.CertificateWarning")
 def test_a_loop_of_python_follows_the_record(tmp_path: Path) -> None:
     """Labels in the record end what is promised; another loop on it then starts closed, and calls nothing."""

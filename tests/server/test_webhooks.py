@@ -183,6 +183,8 @@ def test_a_turn_that_waits_for_a_person(tmp_path: Path) -> None:
     ("change", "fault"),
     [
         ({"url": "ftp://x/y"}, "webhooks.0.url = ...: "),
+        ({"url": "https://[T0P"}, "webhooks.0: the url of a webhook begins with https://"),
+        ({"url": "https://me:T0P@hooks.example/"}, "without user and password"),
         (
             {"secret": "whsec_c2hvcnQ="},
             "webhooks.0: the secret of a webhook is whsec_ and 24 to 64 bytes in base64",

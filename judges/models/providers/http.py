@@ -495,7 +495,7 @@ def checked_address(url_text: object) -> SplitResult:
         port = url.port
     except ValueError:
         raise ConfigurationError(f"{expected}; what was given is none") from None
-    if url.scheme not in ("http", "https") or not url.hostname or port == 0:
+    if url.scheme not in ("http", "https") or not url.hostname or port == 0 or " " in url.netloc:
         raise ConfigurationError(f"{expected}; what was given is none")
     return url
 

@@ -11,6 +11,7 @@ import math
 import os
 import re
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping, Sized
+from contextlib import suppress
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from itertools import chain, islice
@@ -78,16 +79,21 @@ def _frame_value(column: str, value: Any) -> Any:
     """Return the value of a cell of a data frame as JSON has it.
 
     NaN, NaT and NA are missing; dates are ISO text. Frames have numbers where a file has text, so a number or a
-    truth value in a field that holds text is read as its text.
+    truth value in a field that holds text is read as its text; lists and objects may be JSON, as in a CSV file.
     """
     value = _plain(value)
     if isinstance(value, bool | int | float) and canonical_field(column) in _TEXTS:
         return json.dumps(value)
+    if isinstance(value, str):
+        with suppress(BadSample):  # what is no list is named with its row, as a field of the wrong kind
+            return _cell_of_text(column, value)
     return _cell_value(column, value)
 
 
 def _cell_of_text(column: str, text: str) -> Any:
     """Return the value of a cell in a file that holds text alone: lists and objects are JSON in it.
+
+    A question is a text that may begin like a list; it is a conversation if all in that list are messages.
 
     Raises:
         BadSample: If a list or an object begins and is not valid.
@@ -96,6 +102,10 @@ def _cell_of_text(column: str, text: str) -> Any:
     begins = text.lstrip()[:1]
     if begins in {"[", "{"} and (field not in _TEXTS or column == "messages") and field is not None:
         return _structured(column, text)
+    if begins == "[" and field == "user_input":
+        with suppress(BadSample):
+            conversation = _parsed(text)
+            return conversation if is_messages(conversation) else text
     if field == "metadata" or column == "messages":
         return _structured(column, text) if text.strip() else None
     return _cell_value(column, text)
@@ -157,6 +167,9 @@ def _csv_records(path: Path, *, encoding: str) -> Iterator[tuple[int, _Record]]:
         named = _DELIMITER_LINE.fullmatch(first)  # a line for Excel, above that of the names
         if named is None:
             file.seek(0)
+        csv.field_size_limit(
+            2**31 - 1
+        )  # one for all readers; usually 131,072 characters, as long as a conversation
         reader = csv.reader(_decoded_lines(file), strict=True, delimiter=delimiter)
         columns: list[str] = []
         line = before = 1 if named is None else 2
@@ -218,9 +231,7 @@ def _record(columns: list[str], cells: list[str]) -> _Record:
 
 def _csv_fault(error: Exception) -> str:
     text = str(error)
-    if text == "unexpected end of data":
-        return "a quotation mark is opened here and never closed"
-    return f"{text}; write such rows as .jsonl" if "field limit" in text else text
+    return "a quotation mark is opened here and never closed" if text == "unexpected end of data" else text
 
 
 def _checked_columns(names: list[str]) -> list[str]:

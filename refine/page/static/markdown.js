@@ -2,7 +2,7 @@
 
 import { h } from "./dom.js";
 
-const SPAN = /(`+)([^`]|[^`].*?[^`])\1(?!`)|\*\*(?=\S)(.+?)\*\*|__(?=\S)(.+?)__|\*(?=[^\s*])([^*\n]+?)\*(?!\*)|\b_(?=\S)([^_\n]+?)_\b|\[([^\]\n]+)\]\(([^\s)]+)[^)]*\)/g;
+const SPAN = /(`+)([^`]|[^`].*?[^`])\1(?!`)|\*\*(?=\S)(.+?)\*\*|__(?=\S)(.+?)__|\*(?=[^\s*])([^*\n]+?)\*(?!\*)|\b_(?=\S)([^_\n]+?)_\b|\[([^\]\n]+)\]\(([^\s)]+)(?:\s[^)]*)?\)/g;
 const BLOCK = /^(?:```|~~~| {0,3}#{1,6} | {0,3}[-*+] | {0,3}\d{1,9}[.)] | {0,3}>|\|.*\|)/m;
 const MARKS = /\*\*|__|`|\]\(/;
 const DEEPEST = 4;
@@ -32,7 +32,7 @@ function list(lines, at, indent) {
   const ordered = /^\s*\d/.test(lines[at]);
   const items = [];
   while (at < lines.length) {
-    const item = /^(\s*)(?:[-*+]|\d{1,9}[.)])\s+(.*)$/.exec(lines[at]);
+    const item = /^(\s*)(?:[-*+]|\d{1,9}[.)])\s+([^]*)$/.exec(lines[at]);
     if (item && item[1].length > indent + 1 && items.length) {
       const [inner, next] = list(lines, at, item[1].length);
       items.at(-1).append(inner);
@@ -65,15 +65,15 @@ function tableOf(lines, at) {
 // Return the text as elements, or null where nothing in it is Markdown.
 export function markdown(text) {
   if (text.length > 200_000 || !(BLOCK.test(text) || MARKS.test(text))) return null;
-  const lines = text.split(/\r?\n/);
+  const lines = text.split(/\r\n?|\n/);
   const blocks = [];
   for (let at = 0; at < lines.length;) {
-    const line = lines[at], heading = /^ {0,3}(#{1,6})\s+(.*?)\s*#*$/.exec(line);
+    const line = lines[at], heading = line.length <= LONGEST && /^ {0,3}(#{1,6})\s+(.*?)\s*#*$/.exec(line);
     let block = null;
     if (/^\s*(```|~~~)/.test(line)) [block, at] = code(lines, at);
     else if (heading) { block = h("p", { class: `heading h${heading[1].length}` }, spans(heading[2])); at += 1; }
     else if (/^\s*(?:[-*+]|\d{1,9}[.)])\s+\S/.test(line)) [block, at] = list(lines, at, /^\s*/.exec(line)[0].length);
-    else if (line.includes("|") && /^\s*\|?\s*:?-{2,}/.test(lines[at + 1] ?? "")) [block, at] = tableOf(lines, at);
+    else if (line.includes("|") && /^\s*(?:\|\s*)?:?-{2,}/.test(lines[at + 1] ?? "")) [block, at] = tableOf(lines, at);
     else if (/^ {0,3}>/.test(line)) {
       const inside = [];
       while (at < lines.length && /^ {0,3}>/.test(lines[at])) inside.push(lines[at++].replace(/^ {0,3}> ?/, ""));
