@@ -25,6 +25,9 @@ from judges.sample import FIELD_NAMES, Sample, canonical_field, did_you_mean
 RowInput = Sample | Mapping[str, object] | BadSample
 """A row of a dataset: a sample, a mapping that is read as one, or an error in place of a broken row."""
 
+JSON_LINES = (".jsonl", ".ndjson")
+"""How a file is called that holds a JSON object on each line."""
+
 NumberedRow = tuple[int, RowInput]
 """A row with its number in the dataset, from 0."""
 
@@ -43,7 +46,8 @@ def _parsed(text: str) -> Any:
     except json.JSONDecodeError as error:
         line = f" of line {error.lineno}" if error.lineno > 1 else ""
         hint = "; a row is one whole JSON object on one line" if error.pos >= len(text) else ""
-        raise BadSample(f"not valid JSON: {error.msg.lower()} at column {error.colno}{line}{hint}") from None
+        fault = error.msg.lower().removesuffix(" at")
+        raise BadSample(f"not valid JSON: {fault} at column {error.colno}{line}{hint}") from None
     except _NotJson as error:
         column = next(match.start(1) for match in _CONSTANT.finditer(text) if match[1]) + 1
         raise BadSample(f"{error} is not a JSON number, at column {column}") from None
@@ -541,7 +545,7 @@ def _records(
 ) -> tuple[str, Iterator[tuple[int, Any]], Callable[[Any], Mapping[str, Any]]]:
     """Return what a record of the file is called, the records with their numbers, and what makes a row of one."""
     match file.suffix.lower():
-        case ".jsonl" | ".ndjson":
+        case suffix if suffix in JSON_LINES:
             return "line", _json_lines(file, encoding), lambda line: _json_row(line, encoding)
         case ".csv" | ".tsv":
             return "line", _csv_records(file, encoding=encoding), _csv_row
