@@ -42,8 +42,7 @@ class _Commands(TyperGroup):
         except typer.Abort:
             code = _error_exit("interrupted", code=_INTERRUPTED).exit_code
         except Exception as error:
-            code = _report_usage(error)
-            if code is None:
+            if (code := _report_usage(error)) is None:
                 raise
         return sys.exit(code or 0)
 
@@ -79,6 +78,8 @@ def _one_line_errors(options: CommandOptions) -> Iterator[None]:
 
     try:
         yield
+    except BrokenPipeError:  # whoever read, such as `head`, has seen enough: typer ends without a word
+        raise
     except OSError as error:
         raise _error_exit(f"{error.filename}: {error.strerror}" if error.filename else str(error)) from None
     except ModuleNotFoundError as error:
