@@ -10,14 +10,18 @@ import logging
 import math
 import os
 import re
+from collections import Counter
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass, field
+from datetime import timedelta
+from decimal import Decimal
 from difflib import get_close_matches
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal, NoReturn, TypeVar, overload
+from uuid import UUID
 
-from judges.errors import BadSample, ConfigurationError, one_line, shortened
+from judges.errors import BadSample, ConfigurationError, JudgesError, one_line, shortened
 from judges.rows.columns import NESTED
 from judges.rows.replies import is_messages, row_of
 from judges.sample import FIELD_NAMES, Sample, canonical_field, did_you_mean
@@ -81,11 +85,12 @@ def _cell_value(column: str, value: Any) -> Any:
 def _frame_value(column: str, value: Any) -> Any:
     """Return the value of a cell of a data frame as JSON has it.
 
-    NaN, NaT and NA are missing; dates are ISO text. Frames have numbers where a file has text, so a number or a
-    truth value in a field that holds text is read as its text.
+    NaN, NaT and NA are missing; dates, durations and UUIDs are text, decimals numbers. Frames have numbers where
+    a file has text, so a number or a truth value in a field that holds text is read as its text.
     """
-    value = _plain(value)
-    if isinstance(value, bool | int | float) and canonical_field(column) in _TEXTS:
+    is_text = canonical_field(column) in _TEXTS
+    value = str(value) if is_text and isinstance(value, Decimal) else _plain(value)
+    if is_text and isinstance(value, bool | int | float):
         return json.dumps(value)
     return _cell_value(column, value)
 
@@ -141,7 +146,11 @@ def _plain(value: Any) -> Any:
         return _plain(value.tolist())
     if type(value).__name__ in {"NaTType", "NAType"}:
         return None
-    return value.isoformat() if hasattr(value, "isoformat") else value
+    if isinstance(value, Decimal):
+        return _plain(float(value))
+    if hasattr(value, "isoformat"):
+        return value.isoformat()
+    return str(value) if isinstance(value, timedelta | UUID) else value
 
 
 _DELIMITERS = ",;\t|"
@@ -169,7 +178,8 @@ def _csv_records(path: Path, *, encoding: str) -> Iterator[tuple[int, _Record]]:
                 if cells and columns:
                     yield line, _record(columns, cells)
                 elif cells:
-                    columns = _checked_columns([name.strip() for name in cells])
+                    columns = [name.strip() for name in cells]
+                    _check_columns(columns, BadSample)
                 line = reader.line_num + before
         except UnicodeEncodeError as error:
             where = f"{path}, line {reader.line_num + before}"
@@ -227,11 +237,11 @@ def _csv_fault(error: Exception) -> str:
     return f"{text}; write such rows as .jsonl" if "field limit" in text else text
 
 
-def _checked_columns(names: list[str]) -> list[str]:
-    duplicates = sorted({name for name in names if names.count(name) > 1})
+def _check_columns(names: Iterable[str], fault: type[JudgesError] = ConfigurationError) -> None:
+    """Raise a fault if two columns have one name: nobody could say which of them is judged."""
+    duplicates = sorted(name for name, count in Counter(names).items() if count > 1)
     if duplicates:
-        raise BadSample(f"the column {duplicates[0]!r} appears twice")
-    return names
+        raise fault(f"the column {duplicates[0]!r} appears twice")
 
 
 def rows_in(samples: Any) -> Any:
@@ -245,6 +255,7 @@ def rows_in(samples: Any) -> Any:
     library, kind = type(samples).__module__.partition(".")[0], type(samples).__name__
     match library, kind:
         case "pandas", "DataFrame":
+            _check_columns(map(str, samples.columns))
             return _TableRows(samples, len(samples), _of_pandas)
         case "polars", "DataFrame":
             return _TableRows(samples, len(samples), lambda frame: map(_plain_value, frame.iter_rows(named=True)))
@@ -253,6 +264,7 @@ def rows_in(samples: Any) -> Any:
         case "pandas" | "polars", _:
             raise ConfigurationError(f"a {kind} has no named columns; give a DataFrame")
         case "pyarrow", "Table" | "RecordBatch":
+            _check_columns(samples.schema.names)
             return _TableRows(samples, samples.num_rows, _of_arrow)
         case "deepeval", "EvaluationDataset":
             return _of_deepeval(samples)

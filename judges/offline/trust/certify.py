@@ -115,7 +115,7 @@ def _row(row: certificates.PolicyRow, tally: PolicyTally, runs: int) -> Certifie
     return CertifiedRow(**{**vars(row), **of_runs})
 
 
-def _labels_missing(
+def _labels_needed(
     result: certificates.Certificate, tallies: Sequence[PolicyTally], alpha: float, delta: float
 ) -> int | None:
     """Return how many labelled answers would probably certify, if the best policy is as good as it looks."""
@@ -453,7 +453,7 @@ def certify_rows(read: LabelledRows, settings: CertifySettings) -> IssuedCertifi
         use_of_labels=use,
         labels=len(labels),
         labels_digest=_digest_of(sorted(labels)),
-        labels_needed=_labels_missing(result, tallies, tested, left * _next_share(use if uses else None, settings)),
+        labels_needed=_labels_needed(result, tallies, tested, left * _next_share(use if uses else None, settings)),
         answer_models=calibration.answer_models,
         notes=(*notes, *cut_notes, *_label_notes(result, tallies, tested, settings.alpha), *added),
         **_origin_of(read.rows),
