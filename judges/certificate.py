@@ -405,7 +405,7 @@ class IssuedCertificate(BaseModel, frozen=True, extra="forbid", allow_inf_nan=Fa
         if breaking is not None:
             return breaking
         if self.labels_needed is not None:
-            more = max(self.labels_needed - self.released, 1)
+            more = max(self.labels_needed - min(self.released, self.labels), 1)
             return (
                 f"About {self.labels_needed} released and labelled answers are needed, {more} more than now, if "
                 f"the share of bad ones stays as it is."

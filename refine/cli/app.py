@@ -42,8 +42,7 @@ class _Commands(TyperGroup):
         except typer.Abort:
             code = _error_exit("interrupted", code=_INTERRUPTED).exit_code
         except Exception as error:
-            code = _report_usage(error)
-            if code is None:
+            if (code := _report_usage(error)) is None:
                 raise
         return sys.exit(code or 0)
 

@@ -76,7 +76,7 @@ def _label(
         return 1
 
     _LabelScreen(labelling, source=options.source).run()
-    sys.stderr.write(_summary(labelling, options, place))
+    sys.stderr.write(_summary(labelling, place))
     return 0
 
 
@@ -167,10 +167,10 @@ def _describe_waiting(labelling: Labelling) -> str:
     return f"; waiting for a second person (--by NAME): {plural(labelling.waiting, 'answer')}"
 
 
-def _summary(labelling: Labelling, options: LabelOptions, place: str) -> str:
+def _summary(labelling: Labelling, place: str) -> str:
     rows_left = labelling.total - labelling.labelled
-    after = f"go on with `refine label {options.source}`" if rows_left else "all are labelled"
-    count = f"{labelling.labelled_now} labels by {labelling.by} in {place}"
+    after = "the same command goes on" if rows_left else "all are labelled"
+    count = f"{plural(labelling.labelled_now, 'label')} by {labelling.by} in {place}"
     return f"{count}; {rows_left} left: {after}{_describe_waiting(labelling)}\n"
 
 

@@ -438,6 +438,7 @@ def test_csv_is_read(written: Written) -> None:
         ("r.jsonl", "[" * 100_000, "line 1: not readable JSON"),
         ("r.jsonl", '{"answer": "a"}\n{"question": "ж日😀", "answer": x}\n', "line 2: .* at column 31$"),
         ("r.jsonl", '\ufeff{"answer": }', "line 1: not valid JSON: .* at column 12$"),
+        ("r.jsonl", '{"answer": "cut', "line 1: not valid JSON: unterminated string starting at column 12$"),
         (
             "r.jsonl",
             '\r\n{"answer": "a"\r\n',

@@ -6,6 +6,8 @@ import json
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
+from datetime import timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -308,6 +310,21 @@ def test_cells_of_a_frame_are_values_of_json() -> None:
     assert (second.reference, second.metadata) == (None, {"when": None})
 
 
+def test_values_that_json_lacks_cost_no_row_of_a_table(tmp_path: Path) -> None:
+    """Decimals, durations and UUIDs, as warehouses write them into a Parquet file or a frame."""
+    columns = {
+        "question": ["q"],
+        "answer": [Decimal("0.10")],
+        "price": [Decimal("0.10")],
+        "took": [timedelta(hours=1)],
+    }
+    pq.write_table(pa.table(columns), tmp_path / "rows.parquet")
+    (of_file,) = read_rows(tmp_path / "rows.parquet")
+    assert (of_file.response, of_file.metadata) == ("0.10", {"price": 0.1, "took": "1:00:00"})
+    (of_frame,) = judged(pd.DataFrame({**columns, "id": [UUID(int=7)]}, dtype=object))
+    assert (of_frame.response, of_frame.metadata["id"]) == ("0.10", str(UUID(int=7)))
+
+
 @pytest.mark.parametrize(
     ("samples", "message"),
     [
@@ -316,6 +333,8 @@ def test_cells_of_a_frame_are_values_of_json() -> None:
         ({"train": iter(()), "test": iter(())}, "give one of its datasets, 'train', 'test'"),
         (pl.DataFrame(COLUMNS).lazy(), "give frame.collect()"),
         (pd.Series(["q"]), "a Series has no named columns; give a DataFrame"),
+        (pd.DataFrame([["q", "a", "b"]], columns=["question", "answer", "answer"]), "'answer' appears twice"),
+        (pa.table([["q"], ["a"], ["b"]], ["question", "answer", "answer"]), "'answer' appears twice"),
         (OwnRow(question="q", answer="a"), "several rows, not one OwnRow; give [sample]"),
     ],
 )

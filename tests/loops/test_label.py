@@ -32,6 +32,7 @@ from refine import SelfRefine
 from refine.cli.label import _LabelScreen, _lines_of, _RecordStore, _wrap
 from refine.record import DatabaseRecord
 from tests import forks
+from tests.laws import for_every
 from tests.loops.recorded import rows_of, write_loops
 from tests.runs.commands import refine
 
@@ -94,6 +95,14 @@ def written(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
 
+FOREIGN = [
+    ("labels.csv", "question,answer,by,rating\nq,a,bob,4\nq2,a,bob,3"),
+    ("labels.json", '[\n{"question": "q", "answer": "a", "by": "bob", "up": true}\n]'),
+    ("notes", "mine\nmine, too"),
+    ("pretty.jsonl", '{"question": "q",\n "answer": "a"}'),
+]
+
+
 def test_a_person_labels_in_a_terminal(tmp_path: Path) -> None:
     """Keys label, note, skip, undo and quit; the verdict is hidden; the window may be resized."""
     source = write_loops(tmp_path / "attempts.jsonl", ["14", "3"], rationale="HIDDEN rationale", feedback="HIDDEN")
@@ -123,6 +132,17 @@ def test_a_person_labels_in_a_terminal(tmp_path: Path) -> None:
         assert forks.end_of(screen.process) == 0
     assert [one.get("rating") for one in written(file)] == [None, 1, 4]
     assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_whoever_quits_is_told_what_goes_on(tmp_path: Path) -> None:
+    """Not a command that leaves out whose labels they are, and in which file."""
+    source = write_loops(tmp_path / "attempts.jsonl", ["14"])
+    with terminal("label", source, "--by", "ann", "--labels", tmp_path / "of-ann.jsonl") as screen:
+        screen.until("z undo")
+        screen.keys("4q")
+        said = screen.until("goes on")
+        assert "1 label by ann in " in said
+        assert "of-ann.jsonl; 1 left: the same command goes on" in said
 
 
 def test_keys_without_a_real_terminal(tmp_path: Path) -> None:
@@ -230,6 +250,19 @@ def test_a_torn_line_costs_nothing(tmp_path: Path) -> None:
     assert [one["by"] for one in written(path)] == ["ann", "bob"]
     with pytest.raises(ConfigurationError, match="cannot be written"):
         LabelFile(tmp_path / "nowhere" / "labels.jsonl").add(item, {"by": "ann", "rating": 1})
+
+
+@for_every("name, content", FOREIGN)
+def test_no_foreign_file_loses_a_line_to_labelling(tmp_path: Path, name: str, content: str) -> None:
+    """A table, a list or notes named by --labels stay as they are, with a line that says what to give instead."""
+    source = tmp_path / "rows.jsonl"
+    source.write_text('{"question": "q", "answer": "a"}\n')
+    file = tmp_path / name
+    file.write_text(content)
+    with terminal("label", source, "--by", "ann", "--labels", file) as screen:
+        said = screen.until("refine: ")
+        assert forks.end_of(screen.process) == 2, said
+    assert file.read_text() == content
 
 
 def test_labels_go_into_a_record(tmp_path: Path) -> None:

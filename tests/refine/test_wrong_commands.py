@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from pathlib import Path
 
@@ -199,6 +200,19 @@ def test_a_broken_package_costs_one_line_where_judges_are_listed_and_none_elsewh
     assert line.startswith("refine: the judge broken_judges:Mine of an installed package cannot be loaded: Module")
     assert "ragas.exact_match" in listed.stdout
     assert (judged.stderr, shown.stderr) == ("", "")
+
+
+def test_whoever_has_read_enough_is_told_nothing(folder: Path, tmp_path: Path) -> None:
+    """A pipe that `head` closes is no fault of the command."""
+    ours, theirs = os.pipe()
+    os.close(ours)
+    errors = tmp_path / "errors"
+    with errors.open("wb") as file:
+        streams = (file.fileno(), theirs, file.fileno())
+        process = forks.start("refine", "judges", "--json", streams=streams, folder=folder)
+        os.close(theirs)
+        assert forks.end_of(process) == 1
+    assert errors.read_text() == ""
 
 
 def _assert_one_line(command: str, line: str) -> None:

@@ -556,6 +556,17 @@ def test_how_many_labels_are_missing() -> None:
     assert certify(single_rows({4: (40, 3), 3: (60, 0)}), method="fallback").threshold == 3
 
 
+def test_answers_without_a_label_are_no_reason_to_give_up_labelling() -> None:
+    """They count as bad, but what the labels say tells how many more would probably do."""
+    rows = single_rows({4: (60, 0)})
+    some = [row if n < 6 else {**row, "label": None} for n, row in enumerate(rows)]
+    found = certify(some, thresholds=(4,))
+    assert (found.certified, found.released, found.bad, found.labels) == (False, 60, 54, 6)
+    assert "29 released and labelled answers are needed, 23 more than now" in str(found)
+    hopeless = [{**row, "label": "bad"} if n < 6 else row for n, row in enumerate(some)]
+    assert "More labels will not do" in str(certify(hopeless, thresholds=(4,)))
+
+
 def test_which_answers_to_label(tmp_path: Path) -> None:
     """Of a random sample of runs whatever a threshold would release: blind, shuffled, one in ten for two."""
     bare = [{name: value for name, value in row.items() if name != "labels"} for row in loop_rows()]

@@ -10,21 +10,28 @@ import logging
 import math
 import os
 import re
+from collections import Counter
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping, Sized
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import timedelta
+from decimal import Decimal
 from difflib import get_close_matches
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal, NoReturn, TypeVar, overload
+from uuid import UUID
 
-from judges.errors import BadSample, ConfigurationError, one_line, shortened
+from judges.errors import BadSample, ConfigurationError, JudgesError, one_line, shortened
 from judges.rows.columns import NESTED
 from judges.rows.replies import is_messages, row_of
 from judges.sample import FIELD_NAMES, Sample, canonical_field, did_you_mean
 
 RowInput = Sample | Mapping[str, object] | BadSample
 """A row of a dataset: a sample, a mapping that is read as one, or an error in place of a broken row."""
+
+JSON_LINES = (".jsonl", ".ndjson")
+"""How a file is called that holds a JSON object on each line."""
 
 NumberedRow = tuple[int, RowInput]
 """A row with its number in the dataset, from 0."""
@@ -44,7 +51,8 @@ def _parsed(text: str) -> Any:
     except json.JSONDecodeError as error:
         line = f" of line {error.lineno}" if error.lineno > 1 else ""
         hint = "; a row is one whole JSON object on one line" if error.pos >= len(text) else ""
-        raise BadSample(f"not valid JSON: {error.msg.lower()} at column {error.colno}{line}{hint}") from None
+        fault = error.msg.lower().removesuffix(" at")
+        raise BadSample(f"not valid JSON: {fault} at column {error.colno}{line}{hint}") from None
     except _NotJson as error:
         column = next(match.start(1) for match in _CONSTANT.finditer(text) if match[1]) + 1
         raise BadSample(f"{error} is not a JSON number, at column {column}") from None
@@ -78,11 +86,13 @@ def _cell_value(column: str, value: Any) -> Any:
 def _frame_value(column: str, value: Any) -> Any:
     """Return the value of a cell of a data frame as JSON has it.
 
-    NaN, NaT and NA are missing; dates are ISO text. Frames have numbers where a file has text, so a number or a
-    truth value in a field that holds text is read as its text; lists and objects may be JSON, as in a CSV file.
+    NaN, NaT and NA are missing; dates, durations and UUIDs are text, decimals numbers. Frames have numbers where
+    a file has text, so a number or a truth value in a field that holds text is read as its text; lists and objects
+    may be JSON, as in a CSV file.
     """
-    value = _plain(value)
-    if isinstance(value, bool | int | float) and canonical_field(column) in _TEXTS:
+    is_text = canonical_field(column) in _TEXTS
+    value = str(value) if is_text and isinstance(value, Decimal) else _plain(value)
+    if is_text and isinstance(value, bool | int | float):
         return json.dumps(value)
     if isinstance(value, str):
         with suppress(BadSample):  # what is no list is named with its row, as a field of the wrong kind
@@ -147,7 +157,11 @@ def _plain(value: Any) -> Any:
         return _plain(value.tolist())
     if type(value).__name__ in {"NaTType", "NAType"}:
         return None
-    return value.isoformat() if hasattr(value, "isoformat") else value
+    if isinstance(value, Decimal):
+        return _plain(float(value))
+    if hasattr(value, "isoformat"):
+        return value.isoformat()
+    return str(value) if isinstance(value, timedelta | UUID) else value
 
 
 _DELIMITERS = ",;\t|"
@@ -178,7 +192,8 @@ def _csv_records(path: Path, *, encoding: str) -> Iterator[tuple[int, _Record]]:
                 if cells and columns:
                     yield line, _record(columns, cells)
                 elif cells:
-                    columns = _checked_columns([name.strip() for name in cells])
+                    columns = [name.strip() for name in cells]
+                    _check_columns(columns, BadSample)
                 line = reader.line_num + before
         except UnicodeEncodeError as error:
             where = f"{path}, line {reader.line_num + before}"
@@ -234,11 +249,11 @@ def _csv_fault(error: Exception) -> str:
     return "a quotation mark is opened here and never closed" if text == "unexpected end of data" else text
 
 
-def _checked_columns(names: list[str]) -> list[str]:
-    duplicates = sorted({name for name in names if names.count(name) > 1})
+def _check_columns(names: Iterable[str], fault: type[JudgesError] = ConfigurationError) -> None:
+    """Raise a fault if two columns have one name: nobody could say which of them is judged."""
+    duplicates = sorted(name for name, count in Counter(names).items() if count > 1)
     if duplicates:
-        raise BadSample(f"the column {duplicates[0]!r} appears twice")
-    return names
+        raise fault(f"the column {duplicates[0]!r} appears twice")
 
 
 def rows_in(samples: Any) -> Any:
@@ -252,6 +267,7 @@ def rows_in(samples: Any) -> Any:
     library, kind = type(samples).__module__.partition(".")[0], type(samples).__name__
     match library, kind:
         case "pandas", "DataFrame":
+            _check_columns(map(str, samples.columns))
             return _TableRows(samples, len(samples), _of_pandas)
         case "polars", "DataFrame":
             return _TableRows(samples, len(samples), lambda frame: map(_plain_value, frame.iter_rows(named=True)))
@@ -260,6 +276,7 @@ def rows_in(samples: Any) -> Any:
         case "pandas" | "polars", _:
             raise ConfigurationError(f"a {kind} has no named columns; give a DataFrame")
         case "pyarrow", "Table" | "RecordBatch":
+            _check_columns(samples.schema.names)
             return _TableRows(samples, samples.num_rows, _of_arrow)
         case "deepeval", "EvaluationDataset":
             return _of_deepeval(samples)
@@ -552,7 +569,7 @@ def _records(
 ) -> tuple[str, Iterator[tuple[int, Any]], Callable[[Any], Mapping[str, Any]]]:
     """Return what a record of the file is called, the records with their numbers, and what makes a row of one."""
     match file.suffix.lower():
-        case ".jsonl" | ".ndjson":
+        case suffix if suffix in JSON_LINES:
             return "line", _json_lines(file, encoding), lambda line: _json_row(line, encoding)
         case ".csv" | ".tsv":
             return "line", _csv_records(file, encoding=encoding), _csv_row

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -214,6 +214,17 @@ class PolicyTally:
         self.bad += bad is not False
         self.unlabelled += bad is None
         self.releases.append(Release(1.0 if loss is None else loss, run.weight, run.question_id))
+
+
+def labelled_rates(rates: Iterable[float | None], tallies: Iterable[PolicyTally]) -> Iterator[float]:
+    """Yield the share of bad ones that each policy releases, of those with a label where some have none.
+
+    One without a label counts as bad, but tells nothing of how many there are.
+    """
+    for rate, tally in zip(rates, tallies, strict=True):
+        labelled = tally.released - tally.unlabelled
+        if rate is not None and labelled:
+            yield (tally.bad - tally.unlabelled) / labelled if tally.unlabelled else rate
 
 
 def _tally_thresholds(

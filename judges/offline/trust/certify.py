@@ -22,6 +22,7 @@ from judges.offline.trust.calibration import (
     CalibrationRun,
     PolicyTally,
     checked_thresholds,
+    labelled_rates,
     recorded_attempts,
     runs_of,
 )
@@ -114,13 +115,12 @@ def _row(row: certificates.PolicyRow, tally: PolicyTally, runs: int) -> Certifie
     return CertifiedRow(**{**vars(row), **of_runs})
 
 
-def _labels_missing(result: certificates.Certificate, alpha: float, delta: float) -> int | None:
+def _labels_needed(
+    result: certificates.Certificate, tallies: Sequence[PolicyTally], alpha: float, delta: float
+) -> int | None:
     """Return how many labelled answers would probably certify, if the best policy is as good as it looks."""
-    rates = [row.rate for row in result.rows if row.rate is not None]
-    if result.certified is not None:
-        return None
-    best = min(rates) if rates else 0.0
-    if best >= alpha:
+    best = min(labelled_rates((row.rate for row in result.rows), tallies), default=0.0)
+    if result.certified is not None or best >= alpha:
         return None
     if result.method == "weighted":
         return certificates.questions_needed(alpha, delta, best)
@@ -453,7 +453,7 @@ def certify_rows(read: LabelledRows, settings: CertifySettings) -> IssuedCertifi
         use_of_labels=use,
         labels=len(labels),
         labels_digest=_digest_of(sorted(labels)),
-        labels_needed=_labels_missing(result, tested, left * _next_share(use if uses else None, settings)),
+        labels_needed=_labels_needed(result, tallies, tested, left * _next_share(use if uses else None, settings)),
         answer_models=calibration.answer_models,
         notes=(*notes, *cut_notes, *_label_notes(result, tallies, tested, settings.alpha), *added),
         **_origin_of(read.rows),

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from judges.errors import ConfigurationError, shortened
 from judges.messages import WITHOUT_MEDIA
-from judges.offline.dataset.reading import DRAW_NAMES
+from judges.offline.dataset.reading import DRAW_NAMES, JSON_LINES
 from judges.offline.trust.rows import (
     JudgedAnswer,
     read_labels,
@@ -29,6 +29,8 @@ except ImportError:  # pragma: no cover - Windows has no such locks
     fcntl = None  # type: ignore[assignment]  # then several people have a file each
 
 _FOLDER = getattr(os, "O_DIRECTORY", None)
+_BEGINNING = b'{"by": '
+"""How every line begins that is written here."""
 
 
 def labels_in(path: Path) -> list[JudgedAnswer]:
@@ -46,10 +48,19 @@ class LabelFile:
     It is readable by its owner only, since it holds what people asked. Several people may share it.
 
     Args:
-        path: The file, in a folder that exists.
+        path: The file, in a folder that exists, called .jsonl.
+
+    Raises:
+        ConfigurationError: If it is called otherwise: a line of JSON would spoil a table, and of what is called
+            nothing no command would read the labels again.
     """
 
     def __init__(self, path: Path) -> None:
+        if path.suffix.lower() not in JSON_LINES:
+            raise ConfigurationError(
+                f"labels are appended to a .jsonl file, a line of JSON each, not to {str(path)!r}; "
+                f"give a new file, --labels NAME.jsonl"
+            )
         self._path = path
 
     def add(self, item: LabelItem, label: Label) -> None:
@@ -92,6 +103,8 @@ class LabelFile:
         with self._opened() as file:
             content = os.pread(file, os.lseek(file, 0, os.SEEK_END), 0)
             start = content.rfind(b"\n") + 1
+            if not content.startswith(_BEGINNING[: len(content) - start], start):
+                return  # another's line, which only its writer may take out
             with suppress(ValueError):
                 json.loads(content[start:] or b"{}")
                 return
