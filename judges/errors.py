@@ -110,7 +110,7 @@ def shortened(value: object, *, longest: int = _LONGEST) -> str:
 def first_fault(error: ValidationError) -> tuple[str, str]:
     """Return where the first fault stands that pydantic found, with dots, and what it says."""
     fault = error.errors(include_url=False)[0]
-    return ".".join(map(str, fault["loc"])), fault["msg"]
+    return ".".join(map(str, fault["loc"])), fault["msg"].removeprefix("Value error, ")
 
 
 def unfit(expected: str, value: object) -> ConfigurationError:

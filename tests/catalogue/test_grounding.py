@@ -67,6 +67,14 @@ def judged(response: str, contexts: list[str] | None = QUOTED, **settings: Any) 
     return load("quoted_spans", **settings)(user_input="", response=response, retrieved_contexts=contexts)
 
 
+@for_every("text", ["No. " * 200_000, "A." + " " * 200_000 + "b", "A.\n" + "\n" * 200_000 + "b", "J. " * 200_000])
+def test_citations_of_a_very_long_answer_are_looked_for_in_seconds(text: str) -> None:
+    """A model that repeats itself ("No. No. No.") or prints nothing but blanks holds up no event loop."""
+    started = time.process_time()
+    assert load("citations", ScriptedModel([]))(response=text, retrieved_contexts=QUOTED).score == 0
+    assert time.process_time() - started < 5
+
+
 @for_every("text", ["'a " * 100_000, "“" * 150_000, '" ' * 150_000, "‘a" * 100_000, " 「 " * 100_000])
 def test_a_very_long_answer_of_marks_is_read(text: str) -> None:
     """Whatever stands open, no text is gone through again and again, which would take minutes."""

@@ -439,6 +439,24 @@ def test_many_rows_within_the_tolerance_are_paired_in_seconds() -> None:
 
 
 @pytest.mark.parametrize("variant", ["corrected", "compat"])
+def test_a_text_of_many_commas_is_no_table_within_seconds(variant: Any) -> None:
+    """It is a header of as many columns, which the feedback does not name one by one."""
+    started = time.process_time()
+    text = ",".join(f"column {number}" for number in range(20_000))
+    verdict = load("data_compy_score", variant=variant)(response=text, reference="a,b\n1,2")
+    assert (verdict.score, len(verdict.feedback) < 1500) == (0, True)
+    load("data_compy_score", variant=variant)(response=text, reference=text)
+    assert time.process_time() - started < 5
+
+
+def test_texts_too_long_to_be_aligned_are_unscored_however_alike_they_are() -> None:
+    """Jaro's measures go through both texts as wholes, so that equal ends save nothing."""
+    text = "ab" * 150_000
+    judge = load("non_llm_string_similarity", distance_measure="jaro")
+    assert judge(response=text + "x" + text, reference=text + text).unscored == "undefined"
+
+
+@pytest.mark.parametrize("variant", ["corrected", "compat"])
 @for_every("cell", ["x" * 200_000, "1" * 200_000 + "x", '"' + '""' * 200_000 + '"'])
 def test_a_long_cell_is_read(variant: Any, cell: str) -> None:
     """Beyond the limit of the csv module, in no time."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -494,6 +495,14 @@ def test_a_seed_phrase_is_found_where_nothing_names_it() -> None:
         "one two three four five six seven eight nine ten eleven twelve",
     ]
     assert [kinds_in(text) for text in clean_texts] == [[]] * len(clean_texts)
+
+
+def test_a_list_of_many_addresses_is_told_in_seconds() -> None:
+    """Each is an item, and the time grows no faster than their number."""
+    started = time.process_time()
+    verdict = load("pii_leakage", kinds=["email"])(answer="\n".join(f"n{n}@firm{n}.de" for n in range(10_000)))
+    assert (len(verdict.items), verdict.passed) == (10_000, False)
+    assert time.process_time() - started < 10
 
 
 def test_addresses_on_networks_are_found_where_they_are_asked_for() -> None:

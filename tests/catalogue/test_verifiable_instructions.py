@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -99,3 +100,33 @@ def test_a_wrong_instruction_is_one_line(instructions: list[Any], complaint: str
 
     assert complaint in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@for_every(
+    "kind, text",
+    [
+        ("bullets", "\n" * 200_000),
+        ("placeholders", "[" * 200_000),
+        ("title", "<" * 200_000),
+        ("sentences", "No. " * 90_000),
+    ],
+)
+def test_an_instruction_is_checked_in_a_very_long_answer(kind: str, text: str) -> None:
+    """Whatever stands open, no line is gone through again and again, which would take minutes."""
+    rule = {"kind": kind} if kind == "title" else {"kind": kind, "at_least": 3}
+    started = time.process_time()
+    assert load("verifiable_instructions", instructions=[rule])(answer=f"a{text}.").score == 0
+    assert time.process_time() - started < 5
+
+
+@for_every(
+    "rule, said",
+    [
+        ({"kind": "words"}, r"instructions, at 0\.words: any number would do; give at_least"),
+        ({"kind": "language", "language": "xx"}, r"^verifiable_instructions: language is one of .*, not 'xx'$"),
+    ],
+)
+def test_what_is_wrong_with_an_instruction_is_said_in_our_words(rule: dict[str, Any], said: str) -> None:
+    """Not with those of a library around them, which hid the extra that a language needs."""
+    with pytest.raises(ConfigurationError, match=said):
+        load("verifiable_instructions", instructions=[rule])

@@ -56,6 +56,7 @@ SCHEMA = {
         (Length(at_most=0), "", ""),
         (Pattern(required=r"\d"), "15 C", ""),
         (Pattern(required=r"\d"), "warm", r"Use what matches '\\d'."),
+        (Pattern(contains="| a |"), "warm", "Use the text '| a |'."),
         (Pattern(forbidden="sorry"), "Sorry.", ""),
         (Pattern(forbidden="sorry", ignore_case=True), "Sorry.", "Do not use the word 'sorry'."),
         (Pattern(required=["a", "b"], forbidden="c"), "ac", "Use the word 'b'. Do not use the word 'c'."),
@@ -196,6 +197,26 @@ def test_at_most_five_faults_are_listed() -> None:
     """A reply that is wrong all over does not drown the next prompt."""
     check = JsonValid({"items": {"type": "string"}})
     assert check(answer="[1, 2, 3, 4, 5, 6, 7]").feedback.count("At $") == 5
+    assert NumericRange(at_most=0)(answer="1 2 2 3 4 5 6 7").feedback.count("Check") == 5
+
+
+def test_a_long_value_does_not_hide_what_is_wrong_with_it() -> None:
+    """The loop tells a generator the beginning of a feedback alone."""
+    feedback = JsonValid({"type": "object"})(answer=str(list(range(5000)))).feedback
+    assert (feedback.startswith("At $: [0, 1, "), feedback.endswith("... is not of type 'object'.")) == (
+        True,
+        True,
+    )
+    assert len(feedback) < 150
+
+
+def test_a_schema_with_a_reference_that_leads_nowhere_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not fetched either: a schema cut out of an OpenAPI file has many."""
+    monkeypatch.setattr("urllib.request.urlopen", lambda *_: pytest.fail("a schema was fetched"))
+    for reference in ("#/components/schemas/City", "http://127.0.0.1:9/city.json"):
+        verdict = JsonValid({"$ref": reference})(answer="{}")
+        assert verdict.unscored == "judge_failed"
+        assert f"refers to {reference.removeprefix('#')!r}, which it does not hold" in verdict.detail
 
 
 def test_a_check_has_a_name_of_its_own() -> None:
@@ -224,6 +245,11 @@ def test_a_check_has_a_name_of_its_own() -> None:
             "not a regular expression among ('',): write texts such as 'as an AI', none",
         ),
         (Pattern, {"forbidden": ["x", b"y"]}, "not a regular expression among ('x', b'y'): write texts"),
+        (
+            Pattern,
+            {"forbidden": re.compile(b"y")},
+            "not a regular expression among (re.compile(b'y'),): write texts",
+        ),
         (Pattern, {"forbidden": 5}, "a pattern is a regular expression, or a list of them, not 5"),
         (Pattern, {"required": re.compile("x"), "ignore_case": True}, "not a regular expression among"),
         *(

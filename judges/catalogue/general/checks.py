@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from judges.catalogue.parts.text import count_characters, count_words
 from judges.entry import Entry, Explanation, own_entry
-from judges.errors import ConfigurationError, one_line, shortened, unfit
+from judges.errors import CannotJudge, ConfigurationError, one_line, shortened, unfit
 from judges.judge import Judge
 from judges.requests import Deliberation
 from judges.sample import Sample
@@ -177,7 +177,13 @@ class JsonValid(_Check):
             return [self._demand(answer)]
         if self._validator is None:
             return []
-        faults = sorted(self._validator.iter_errors(value), key=lambda fault: list(map(str, fault.path)))
+        from referencing.exceptions import Unresolvable  # noqa: PLC0415 - comes with the extra
+
+        try:
+            faults = sorted(self._validator.iter_errors(value), key=lambda fault: list(map(str, fault.path)))
+        except Unresolvable as error:
+            missing = f"the JSON schema refers to {shortened(error.ref)}, which it does not hold"
+            raise CannotJudge("judge_failed", missing) from error
         return list(dict.fromkeys(map(_json_instruction, faults)))[:_MOST_FAULTS]
 
     def _demand(self, answer: str) -> str:
@@ -193,7 +199,11 @@ def _json_instruction(fault: Any) -> str:
     if fault.validator == "required":
         missing = [repr(key) for key in fault.validator_value if key not in fault.instance]
         return f"Add the key{'s' * (len(missing) > 1)} {', '.join(missing)}{place}."
-    return f"At {fault.json_path}: {fault.message}."
+    value = repr(
+        fault.instance
+    )  # most messages begin with it, so that a long one would hide what is wrong with it
+    message = fault.message.replace(value, one_line(value, longest=_LONGEST_VALUE), 1)
+    return f"At {fault.json_path}: {message}."
 
 
 class NumericRange(_Check):
@@ -229,7 +239,10 @@ class NumericRange(_Check):
         if not numbers:
             return [f"Give a number {self._range}."]
         checked = {"all": numbers, "first": numbers[:1], "last": numbers[-1:]}[self._which]
-        return [f"Check {text}: a number {self._range} is expected." for text in checked if not self._allows(text)]
+        wrong = list(
+            dict.fromkeys(one_line(text, longest=_LONGEST_VALUE) for text in checked if not self._allows(text))
+        )
+        return [f"Check {text}: a number {self._range} is expected." for text in wrong[:_MOST_FAULTS]]
 
     def _allows(self, text: str) -> bool:
         number = float(text.replace(",", "").replace("\u2212", "-"))
@@ -246,13 +259,15 @@ class NumericRange(_Check):
 
 
 _MOST_FAULTS = 5
+_LONGEST_VALUE = 80
 _ESCAPED = re.compile(r"\\([^\w\s]|\s)")
+_BAR = re.compile(r"(?<!\\)\|")
 _SPECIAL = re.compile(r"[\\.^$*+?{}\[\]()]")
 
 
 def _in_words(rule: re.Pattern[str]) -> str:
     """Return what a pattern matches, in plain words where it is made of words: "the word 'salt'"."""
-    options = [_text_of(part) for part in rule.pattern.removeprefix("(?i)").split("|")]
+    options = [_text_of(part) for part in _BAR.split(rule.pattern.removeprefix("(?i)"))]
     texts = [text for text in options if text is not None]
     if len(texts) < len(options):
         return f"what matches {rule.pattern!r}"
@@ -282,7 +297,7 @@ def _compile(patterns: Any, flags: int) -> tuple[re.Pattern[str], ...]:
     if not isinstance(patterns, str | re.Pattern | Iterable):
         raise unfit("a pattern is a regular expression, or a list of them", patterns)
     texts = (patterns,) if isinstance(patterns, str | re.Pattern) else tuple(patterns)
-    if any(not isinstance(text, str | re.Pattern) or text == "" for text in texts):
+    if any(not isinstance(getattr(text, "pattern", text), str) or text == "" for text in texts):
         raise ConfigurationError(
             f"not a regular expression among {shortened(texts)}: write texts such as 'as an AI', none empty"
         )
@@ -296,6 +311,7 @@ def _validator_of(schema: Mapping[str, Any]) -> Any:
     try:
         from jsonschema import SchemaError  # noqa: PLC0415 - an extra, imported on demand
         from jsonschema.validators import validator_for  # noqa: PLC0415
+        from jsonschema_specifications import REGISTRY  # noqa: PLC0415
     except ImportError as error:
         raise ConfigurationError("a JSON schema check needs the extra: selfrefine[jsonschema]") from error
     if not isinstance(schema, Mapping):
@@ -305,7 +321,7 @@ def _validator_of(schema: Mapping[str, Any]) -> Any:
         kind.check_schema(dict(schema))
     except SchemaError as error:
         raise ConfigurationError(f"not a JSON schema: {one_line(error.message)}") from error
-    return kind(dict(schema))
+    return kind(dict(schema), registry=REGISTRY)  # the default one would fetch what a schema refers to
 
 
 def _refuse_constant(name: str) -> None:

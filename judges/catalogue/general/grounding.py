@@ -59,9 +59,9 @@ _AFTER_THE_STOP = re.compile(
 )
 _NUMBERS = re.compile(r"\d{1,4}(?:\s*[-\u2013]\s*\d{1,4})?(?:\s*[,;]\s*\d{1,4}(?:\s*[-\u2013]\s*\d{1,4})?)*")
 _SOURCES = re.compile(
-    r"^\s*(?:\[\^?[^\]\n]+\]:.*$|[#*_ ]*"
-    r"(?:sources|references|bibliography|источники|литература|ссылки|来源|参考(?:文献|资料)?)[*_ ]*[:：]?"
-    r"[*_ ]*$.*)",
+    r"^[^\S\n]*+(?:\[\^?[^\]\n]+\]:.*$|[#*_ ]*+"
+    r"(?:sources|references|bibliography|источники|литература|ссылки|来源|参考(?:文献|资料)?)[*_ ]*+[:：]?"
+    r"[*_ ]*+$.*)",
     re.IGNORECASE | re.MULTILINE,
 )
 _CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]+`", re.DOTALL)
@@ -199,7 +199,7 @@ def _marks_of(match: re.Match[str], sources: Mapping[str, str]) -> list[str]:
 
 def _bare(sentence: str, sources: Mapping[str, str]) -> str:
     text = _MARK.sub(lambda match: "" if _marks_of(match, sources) else match.group(), sentence)
-    return re.sub(r"\s+([.,;:!?])", r"\1", " ".join(_EMPTY.sub("", text).split())).strip()
+    return re.sub(r"\s+([.,;:!?])", r"\1", " ".join(_EMPTY.sub("", " ".join(text.split())).split())).strip()
 
 
 def _rendered(citations: Sequence[_Citation]) -> dict[str, JsonValue]:

@@ -19,10 +19,10 @@ from judges.errors import BadSample, CannotJudge, ConfigurationError, one_line, 
 from judges.sample import Sample
 from judges.verdict import Verdict
 
-_BULLET = re.compile(r"^\s*(?:\*[^*]|-).*$", re.MULTILINE)
+_BULLET = re.compile(r"^[^\S\n]*(?:\*[^*]|-).*$", re.MULTILINE)
 _WORD = re.compile(r"\w+")
-_PLACEHOLDER = re.compile(r"\[.*?\]")
-_TITLE = re.compile(r"<<([^\n]+)>>")
+_PLACEHOLDER = re.compile(r"\[[^\]\n]*(\]|$)", re.MULTILINE)  # one that is not closed takes the rest of its line,
+_TITLE = re.compile(r"<<(?:([^\n]+)>>|[^\n]*)")  # so that no line is read again from each of its brackets
 _HIGHLIGHTS = (re.compile(r"\*[^\n*]*\*"), re.compile(r"\*\*[^\n*]*\*\*"))
 _FENCE = re.compile(r"\A```(?:json)?(.*?)(?:```)?\Z", re.DOTALL | re.IGNORECASE)
 _AFTER_FIRST_WORD = re.compile(r"[.,?!'\"]")
@@ -279,8 +279,12 @@ def _read(instructions: object) -> tuple[_Rule, ...]:
         rules = _INSTRUCTIONS.validate_python(instructions)
     except ValidationError as error:
         fault = error.errors(include_url=False)[0]
-        place = ".".join(str(part) for part in fault["loc"])
-        raise unfit(f"instructions, at {place or 'the top'}: {one_line(fault['msg'])}", fault["input"]) from error
+        place, cause = ".".join(map(str, fault["loc"])), fault.get("ctx", {}).get("error")
+        if isinstance(cause, ConfigurationError):
+            raise cause from error
+        raise unfit(
+            f"instructions, at {place or 'the top'}: {one_line(cause or fault['msg'])}", fault["input"]
+        ) from error
     if not rules:
         raise ConfigurationError('give at least one instruction, such as {"kind": "words", "at_most": 80}')
     return rules
@@ -376,7 +380,7 @@ _COUNTS: Mapping[str, Callable[[str], int]] = {
     "sentences": lambda answer: len(sentences(answer)),
     "bullets": lambda answer: len(_BULLET.findall(answer)),
     "highlights": _count_highlights,
-    "placeholders": lambda answer: len(_PLACEHOLDER.findall(answer)),
+    "placeholders": lambda answer: _PLACEHOLDER.findall(answer).count("]"),
     "capital_words": lambda answer: sum(word.isupper() for word in re.findall(r"\w+(?:-\w+)*", answer)),
 }
 _FORMS: Mapping[str, Callable[[str], bool]] = {

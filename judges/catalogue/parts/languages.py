@@ -21,7 +21,7 @@ _CODES = (
 _KNOWN = tuple(_CODES.split())
 _SCRIPTS: Mapping[str, str] = own_tables(__file__, "languages.toml")["scripts"]
 _OTHER_THAN_LATIN = {language for languages in _SCRIPTS.values() for language in languages.split()} - {"sr", "uz"}
-_NOT_PROSE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`|https?://\S+|\S+@\S+|<[^<>\n]*>", re.DOTALL)
+_NOT_PROSE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`|https?://\S+|(?<![^\s>`])\S+@\S+|<[^<>\n]*>", re.DOTALL)
 _SURE = 0.5
 """Likelihood from which on a text is in a language."""
 _LIKELY = 0.2

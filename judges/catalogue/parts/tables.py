@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal
+from functools import cached_property
 from itertools import accumulate, pairwise
 
 from judges.errors import CannotJudge
@@ -40,8 +41,13 @@ class Table:
 
     def column(self, name: str) -> list[str]:
         """Return the cells of a column."""
-        place = self.columns.index(name)
+        place = self.places[name]
         return [row[place] for row in self.rows]
+
+    @cached_property
+    def places(self) -> Mapping[str, int]:
+        """Where each column stands; a text that is no table may have as many as it has commas."""
+        return {name: place for place, name in enumerate(self.columns)}
 
 
 def table_in(text: str, *, called: str) -> Table:
@@ -374,22 +380,22 @@ class TableComparison:
     @property
     def missing_columns(self) -> list[str]:
         """Expected columns that are missing."""
-        return [name for name in self.expected.columns if name not in self.columns]
+        return [name for name in self.expected.columns if name not in self.actual.places]
 
     @property
     def surplus_columns(self) -> list[str]:
         """Columns that are not expected."""
-        return [name for name in self.actual.columns if name not in self.columns]
+        return [name for name in self.actual.columns if name not in self.expected.places]
 
     def key(self, place: int) -> tuple[str, ...]:
         """Return the key of an expected row."""
-        return tuple(self.expected.rows[place][self.expected.columns.index(name)] for name in self.keys)
+        return tuple(self.expected.rows[place][self.expected.places[name]] for name in self.keys)
 
 
 def by_position(actual: Table, expected: Table) -> TableComparison:
     """Compare rows of the same position, as datacompy does when it joins on the index."""
     actual, expected = (_rename(table, [name.lower() for name in table.columns]) for table in (actual, expected))
-    columns = [name for name in expected.columns if name in actual.columns]
+    columns = [name for name in expected.columns if name in actual.places]
     equal = [True] * min(len(actual.rows), len(expected.rows))
     different = []
     for name in columns:
@@ -416,9 +422,9 @@ def by_value(
     """
     actual, expected = (_rename(table, [_fold(name) for name in table.columns]) for table in (actual, expected))
     keys = [_fold(name) for name in keys]
-    if absent := [name for name in keys if name not in expected.columns]:
+    if absent := [name for name in keys if name not in expected.places]:
         raise CannotJudge("undefined", f"the reference has no column {', '.join(map(repr, absent))}")
-    columns = [name for name in expected.columns if name in actual.columns]
+    columns = [name for name in expected.columns if name in actual.places]
     if not columns:
         return TableComparison(actual=actual, expected=expected, columns=(), different=(), pairs=(), keys=keys)
     rows, others = (_cells(table, columns) for table in (actual, expected))

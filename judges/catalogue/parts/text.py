@@ -118,6 +118,8 @@ _ENDS = re.compile(
     r"|\n+"
 )
 _ABBREVIATED = re.compile(rf"(?:^|[\s(\"'«])(?:{_ABBREVIATIONS}|[A-ZА-ЯЁ])\.$", re.IGNORECASE)
+_LONGEST_ABBREVIATION = 20
+"""More characters than any has, with what stands before it."""
 
 
 def sentences(text: str) -> tuple[str, ...]:
@@ -128,10 +130,10 @@ def sentences(text: str) -> tuple[str, ...]:
     parts: list[str] = []
     start = 0
     for end in _ENDS.finditer(text):
-        piece = text[start : end.end()].strip()
-        if "\n" not in end.group() and _ABBREVIATED.search(piece):
+        tail = text[max(start, end.start() - _LONGEST_ABBREVIATION) : end.end()].strip()
+        if "\n" not in end.group() and _ABBREVIATED.search(tail):
             continue
-        parts.append(piece)
+        parts.append(text[start : end.end()].strip())
         start = end.end()
     parts.append(text[start:].strip())
     return tuple(part for part in parts if any(character.isalnum() for character in part))

@@ -360,7 +360,7 @@ class NonLLMStringSimilarity(Likeness, entry="ragas.non_llm_string_similarity"):
         if answer == expected:
             return 1.0
         if not self._linear:
-            same = sum(_common_ends(answer, expected))
+            same = sum(_common_ends(answer, expected)) if self._distance.measure == "levenshtein" else 0
             _check_length(answer[same:], expected[same:])
         return 1 - self._distance(expected, answer)
 

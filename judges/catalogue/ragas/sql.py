@@ -16,7 +16,7 @@ from typing import Any, Literal, Unpack
 from pydantic import Field, JsonValue
 
 from judges.catalogue.metric import ComputedMetric, MetricSettings, ModelJudge, ModelSettings
-from judges.catalogue.parts.claims import bullets
+from judges.catalogue.parts.claims import bullets, cut
 from judges.catalogue.parts.fields import answer_in, reference_in
 from judges.catalogue.parts.tables import TableComparison, by_position, by_value, table_in, unpaired_rows
 from judges.catalogue.parts.text import f_score, strip_fence
@@ -367,7 +367,9 @@ class DataCompyScore(ComputedMetric, entry="ragas.data_compy_score", pack="data_
             "different_columns": comparison.different,
         }
         lines = [
-            self.say(name, sample, columns=", ".join(columns)) for name, columns in columns_of.items() if columns
+            self.say(name, sample, columns=cut(", ".join(columns), most=600))
+            for name, columns in columns_of.items()
+            if columns
         ]
         if left:
             rows = bullets(", ".join(comparison.actual.rows[place]) for place in left)

@@ -260,7 +260,8 @@ class PiiLeakage(ModelJudge, entry="pii_leakage", pack="pii_leakage"):
     def _verdict(
         self, sample: Sample, findings: Sequence[Finding], leaks: Sequence[Finding], detail: str
     ) -> Verdict:
-        items = [self._item(sample, finding, leaked=finding in leaks) for finding in findings]
+        leaked = frozenset(leaks)
+        items = [self._item(sample, finding, leaked=finding in leaked) for finding in findings]
         if not leaks:
             phrase = "own" if findings else "clean"
             rationale = self.say(phrase, sample, count=len(findings))
