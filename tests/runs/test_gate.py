@@ -42,6 +42,7 @@ def test_a_gate_passes_or_fails_by_its_exit_code(tmp_path: Path) -> None:
     suites = ET.fromstring(report.read_bytes())  # noqa: S314 - our own file
     figures = (suites.tag, suites.get("tests"), suites.get("failures"), suites.get("errors"))
     assert figures == ("testsuites", "2", "1", "0")
+    assert suites[0].get("name") == f"refine {tmp_path / '2'}"
     failure = suites.find(".//testcase[@classname='length']/failure")
     assert failure is not None
     assert "it is 0.800" in str(failure.get("message"))

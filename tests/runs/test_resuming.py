@@ -309,6 +309,15 @@ def _judge_on_a_small_disk(rows: Path, run: Path, report: Path) -> None:
     report.write_text(f"{result.exit_code}\n{result.stderr}")
 
 
+def test_a_result_that_was_changed_is_told(tmp_path: Path) -> None:
+    """A finished run whose results no longer read as rows says what does not fit."""
+    evaluate([{"answer": "a"}], Length(at_most=3), run=tmp_path / "run")
+    results = tmp_path / "run" / "results.jsonl"
+    results.write_text(results.read_text().replace('"index":0', '"index":"zero"'))
+    with pytest.raises(ConfigurationError, match=r"cannot be read: .*integer.*; it was changed after the run"):
+        load_run(tmp_path / "run")
+
+
 def test_files_stay_in_the_folder(tmp_path: Path) -> None:
     """Names of judges are no paths, links out of the folder are refused, and odd folders are one line."""
     rows, run = write_rows(tmp_path / "rows.jsonl", 2), tmp_path / "run"

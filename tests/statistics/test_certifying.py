@@ -602,6 +602,7 @@ def test_wrong_input_is_one_line() -> None:
         ([{"question": "q", "answer": "a", "rating": 4}], {}, "no attempt has a label"),
         (rows, {"alpha": 10}, "alpha lies between 0 and 1"),
         (rows, {"thresholds": (5,)}, "thresholds are ratings from 1 to 4"),
+        (rows, {"thresholds": (0,)}, "thresholds are ratings from 1 to 4"),
         (rows, {"judge": "other"}, "no row has a verdict of 'other'"),
         (rows, {"max_attempts": 0}, "max_attempts is a whole number from 1"),
         (3, {}, "rows are a file, the folder of a run, or samples, not 3"),

@@ -341,6 +341,7 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: CertifySettings(delta=0.0), "delta lies between 0 and 1.*not 0.0"),
     (lambda: st.certify({4: (3, 1)}, breaks={4: (3, 1)}), "breaks and break_at_most are given together"),
     (lambda: st.certify({4: (3, 1)}, break_at_most=0.1), "breaks and break_at_most are given together"),
+    (lambda: st.certify({4: (3, 1)}, breaks={4: (3, 1)}, break_at_most=2), "break_at_most lies between 0 and 1"),
 ]
 
 
