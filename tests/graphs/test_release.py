@@ -6,6 +6,7 @@ import asyncio
 import random
 import re
 import threading
+import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, suppress
 from contextvars import ContextVar
@@ -215,6 +216,15 @@ def test_what_a_continuation_repeats_is_cut(second: str) -> None:
     """However a continuation begins anew, the answer has each sentence once, and white space between."""
     refiner, _ = _refiner(_FIRST, second)
     assert " ".join(refiner.invoke("Count.").text.split()) == "One is good. Two is better."
+
+
+def test_a_continuation_that_repeats_a_long_answer_takes_no_noticeable_time() -> None:
+    """What it repeats is compared as it comes, not all of it anew with each word."""
+    said = " ".join(f"The town number {number} is a large one." for number in range(450))
+    refiner, _ = _refiner(f"{said} It is BAD.", f"{said} It is good.", piece_chars=400)
+    started = time.process_time()
+    assert refiner.invoke("Count.").text == f"{said} It is good."
+    assert time.process_time() - started < 2
 
 
 def test_a_fence_goes_on() -> None:
