@@ -723,6 +723,24 @@ async def test_a_deadline_ends_an_attempt_in_its_midst() -> None:
     assert (broken.calls, broken.closed, len(asyncio.all_tasks())) == (1, 1, 1)
 
 
+@pytest.mark.parametrize("is_written", [True, False])
+async def test_a_deadline_names_what_was_waited_for(*, is_written: bool) -> None:
+    """Where all is written it is the judge of the pieces that took too long, and not the model."""
+
+    async def write(_: list[BaseMessage]) -> AsyncIterator[AIMessageChunk]:
+        yield AIMessageChunk(content="One. Two.")
+        if not is_written:
+            await asyncio.Event().wait()
+
+    async def hang(answer: str) -> bool:
+        return bool(answer) and await asyncio.Event().wait()
+
+    settings: Any = {"release": "pieces", "piece_chars": 1, "deadline_s": 0.2}
+    outcome = await SelfRefine(RunnableLambda(write), hang, piece_judge=hang, **settings).arefine("Count.")
+    late = "judge" if is_written else "generator"
+    assert (outcome.stop_reason, outcome.detail) == ("deadline", f"the {late} took too long")
+
+
 async def test_a_killed_attempt_is_made_again() -> None:
     """Of an attempt in whose midst the process died nothing is stored: resumed, it is written and judged anew."""
     from langgraph.checkpoint.memory import InMemorySaver  # noqa: PLC0415 - of this test alone
