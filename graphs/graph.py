@@ -313,7 +313,15 @@ class LoopGraph(HintsAtCalls, SharedByCopies, CompiledStateGraph[Any, Any, Any, 
                 f"the graph takes {{'messages': [('user', 'Hello')]}}, and beside it evidence, not "
                 f"{type(turn_input).__name__}; SelfRefine(generator, judge) takes a text, too"
             )
-        if thread is None or turn_input is None:
+        if thread is None:
+            return turn_input, config, None
+        if turn_input is None:
+            before = yield config
+            if not (before.values or before.next):
+                raise InputError(
+                    "no question was asked on this thread, so there is no turn to go on with; ask one, or check "
+                    "the thread_id"
+                )
             return turn_input, config, None
         if isinstance(turn_input, Command):
             turns.check_decision(turn_input, (yield config).interrupts, shown_interrupts)

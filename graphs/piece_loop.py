@@ -182,6 +182,8 @@ class PieceLoop(loop.Loop):
             raise error
         if not has_pieces or isinstance(error, DraftError):
             return self._stop_for(error, refinement, messages, spent, now)
+        if isinstance(error, DeadlinePassed) and not recorded.attempts[-1].is_estimated:  # all of it is written
+            return self._to_finish(recorded.stop("deadline", "the judge took too long", now=now))
         return self._stop_for(error, recorded, messages, Usage(), now)
 
     def _begin_attempt(self, refinement: Refinement, clock: Callable[[], float]) -> PieceAttempt:

@@ -230,13 +230,16 @@ class _Seam:
         self._next = 0
         self._blank = blank
         self._text: str | None = "" if released else None
+        self._read: tuple[str, list[int]] = ("", [])
+        self._length = 0
 
     def feed(self, text: str, *, is_final: bool = False) -> str:
         """Return what is new of a text, as far as that is known."""
         if self._text is None:
             return text
         self._text += text
-        written, ends = _normalise(self._text)
+        written, ends = self._read = _normalise(text, self._read, at=self._length)
+        self._length = len(self._text)
         if not is_final and (not written.strip() or written.rstrip() in self._released):
             return ""
         new, self._text = self._mended(self._text[self._overlap(written, ends) :]), None
@@ -271,21 +274,27 @@ class _Seam:
         return new_pieces
 
 
-def _normalise(text: str) -> tuple[str, list[int]]:
-    """Return a text without case and with single blanks, and where each of its characters ends in the text."""
+def _normalise(text: str, before: tuple[str, list[int]] = ("", []), *, at: int = 0) -> tuple[str, list[int]]:
+    """Return a text without case and with single blanks, and where each of its characters ends in the text.
+
+    Args:
+        text: The text, or what comes next of one.
+        before: What was returned for what came before it, which is changed in place.
+        at: How long that was.
+    """
+    read, ends = before[0], before[1] if at else []
     written: list[str] = []
-    ends: list[int] = []
-    for at, character in enumerate(text, 1):
+    for end, character in enumerate(text, at + 1):
         if character.isspace():
-            if not written:
+            if not ends:
                 continue
-            if written[-1] == " ":
-                ends[-1] = at
+            if (written[-1] if written else read[-1]) == " ":
+                ends[-1] = end
                 continue
         folded = " " if character.isspace() else character.casefold()
         written += folded
-        ends += [at] * len(folded)
-    return "".join(written), ends
+        ends += [end] * len(folded)
+    return read + "".join(written), ends
 
 
 class _AnswerText:

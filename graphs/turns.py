@@ -279,7 +279,7 @@ def admit_question(question: Any, before: StateSnapshot, setting: OnNewQuestion)
     summary = before.values.get(langgraph_private.SUMMARY)
     if not isinstance(question, Mapping) or not (before.interrupts or summary is not None):
         return question
-    is_refused = summary is not None and summary["stop_reason"] == "question_refused"
+    is_refused = isinstance(summary, Mapping) and summary.get("stop_reason") == "question_refused"
     fallback = messages[-1:] if is_refused and messages and isinstance(messages[-1], AIMessage) else ()
     gone = (*fallback, *_unanswered(messages[: len(messages) - len(fallback)]))
     removed = [RemoveMessage(id=message.id) for message in gone if message.id]

@@ -158,6 +158,14 @@ async def test_a_crash_in_the_judge_is_resumed(saver: Saver) -> None:
     assert (len(model.prompts), len(judge.samples)) == (1, 2)
 
 
+def test_a_thread_without_a_question_has_nothing_to_go_on_with() -> None:
+    """Whoever resumes another thread than was meant is told so in words, through each door."""
+    refiner = SelfRefine(ScriptedModel(["x"]), ScriptedJudge([4]), checkpointer=InMemorySaver())
+    for resume in (refiner.invoke, refiner.refine, refiner.graph.invoke):
+        with pytest.raises(InputError, match="no question was asked on this thread"):
+            resume(None, {"configurable": {"thread_id": "another"}})
+
+
 @pytest.mark.parametrize("end", [Killed, ConfigurationError("no key")], ids=["killed", "set up wrongly"])
 async def test_a_new_message_after_a_crash_begins_afresh(saver: Saver, end: Any) -> None:
     """A new message after a crash is a new turn: no attempt, draft or feedback of the broken one is left."""

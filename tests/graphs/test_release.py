@@ -6,6 +6,7 @@ import asyncio
 import random
 import re
 import threading
+import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, suppress
 from contextvars import ContextVar
@@ -215,6 +216,15 @@ def test_what_a_continuation_repeats_is_cut(second: str) -> None:
     """However a continuation begins anew, the answer has each sentence once, and white space between."""
     refiner, _ = _refiner(_FIRST, second)
     assert " ".join(refiner.invoke("Count.").text.split()) == "One is good. Two is better."
+
+
+def test_a_continuation_that_repeats_a_long_answer_takes_no_noticeable_time() -> None:
+    """What it repeats is compared as it comes, not all of it anew with each word."""
+    said = " ".join(f"The town number {number} is a large one." for number in range(450))
+    refiner, _ = _refiner(f"{said} It is BAD.", f"{said} It is good.", piece_chars=400)
+    started = time.process_time()
+    assert refiner.invoke("Count.").text == f"{said} It is good."
+    assert time.process_time() - started < 2
 
 
 def test_a_fence_goes_on() -> None:
@@ -711,6 +721,24 @@ async def test_a_deadline_ends_an_attempt_in_its_midst() -> None:
     assert error is None or isinstance(error, Unanswered)
     assert not summary.get("passed")
     assert (broken.calls, broken.closed, len(asyncio.all_tasks())) == (1, 1, 1)
+
+
+@pytest.mark.parametrize("is_written", [True, False])
+async def test_a_deadline_names_what_was_waited_for(*, is_written: bool) -> None:
+    """Where all is written it is the judge of the pieces that took too long, and not the model."""
+
+    async def write(_: list[BaseMessage]) -> AsyncIterator[AIMessageChunk]:
+        yield AIMessageChunk(content="One. Two.")
+        if not is_written:
+            await asyncio.Event().wait()
+
+    async def hang(answer: str) -> bool:
+        return bool(answer) and await asyncio.Event().wait()
+
+    settings: Any = {"release": "pieces", "piece_chars": 1, "deadline_s": 0.2}
+    outcome = await SelfRefine(RunnableLambda(write), hang, piece_judge=hang, **settings).arefine("Count.")
+    late = "judge" if is_written else "generator"
+    assert (outcome.stop_reason, outcome.detail) == ("deadline", f"the {late} took too long")
 
 
 async def test_a_killed_attempt_is_made_again() -> None:
