@@ -114,6 +114,8 @@ def find(
 def _best_by_words(entries: Sequence[Entry], text: str) -> list[Entry]:
     """Return the entries that a text's words find, or all that it means, the heaviest first."""
     terms = _terms(text, entries)
+    if not terms:  # signs alone
+        return []
     weights_by_term = [[term.weight(_indexed(entry)) for entry in entries] for term in terms]
     rarities = [
         math.log((len(entries) + 1) / max(1, sum(weight > 0 for weight in of_term))) for of_term in weights_by_term

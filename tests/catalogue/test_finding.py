@@ -199,6 +199,8 @@ def test_judges_are_found_by_what_they_judge() -> None:
     "arguments, told",
     [
         (["--find", "poetry"], "no judge has 'poetry' in its names, its question, its needs or its tags; `refine"),
+        (["--find", "?!"], "no judge has '?!' in its names"),
+        (["--find", ""], "no judge has '' in its names"),
         (["--needs", "contextes"], "no sample has a field 'contextes'; did you mean 'contexts'?"),
         (["--subject", "bot"], "subject is 'answer', 'retriever', 'agent' or 'conversation', not 'bot'"),
         (
