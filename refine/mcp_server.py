@@ -175,6 +175,10 @@ class McpServer:
         Raises:
             ConfigurationError: If a setting cannot be used.
         """
+        if not self.root.is_dir():
+            raise ConfigurationError(
+                f"--root is a folder below which runs and rows are read, not {str(self.root)!r}"
+            )
         _ = self.service, self._default_model
         server = _OneLineErrors(self)
         server.add_tool(self.judge, annotations=_ASKING)

@@ -429,6 +429,7 @@ class Queries:
 
     def outcome(self, identifier: str) -> Row | None:
         """Return an outcome with its attempts and labels, JSON columns as data; None where there is none."""
+        identifier = text_of(identifier)
         row = self.connection.execute(sa.select(OUTCOME).where(OUTCOME.c.id == identifier)).mappings().first()
         if row is None:
             return None
@@ -608,7 +609,7 @@ class Queries:
         Raises:
             ConfigurationError: If there is no such attempt.
         """
-        key = {"outcome": label.outcome, "number": label.number}
+        key = {"outcome": text_of(label.outcome), "number": label.number}
         attempt = sa.select(ATTEMPT.c.number).filter_by(**key)
         if self.connection.execute(attempt).first() is None:
             raise ConfigurationError(f"there is no attempt {label.number} of outcome {shortened(label.outcome)}")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError, ValidationInfo, field_validator
 from sqlalchemy import (
     BigInteger,
     Boolean,
@@ -31,7 +31,7 @@ from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
 from judges import ConfigurationError
 from judges.errors import shortened
-from refine.record.rows import TABLES, now_ms
+from refine.record.rows import TABLES, name_of, now_ms, text_of
 
 Stored = Mapping[str, Any] | RowMapping
 """A row by column, as it is about to be written, or as it was read."""
@@ -300,6 +300,14 @@ class OutcomeFilter(BaseModel, frozen=True, extra="forbid"):
     labelled: Literal["no", "yes", "disagree"] | None = None
     since: _Moment | None = None
     until: _Moment | None = None
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _as_stored(cls, value: object, info: ValidationInfo) -> object:
+        """Return a text as the database holds it, without half a character, and names cut."""
+        if not isinstance(value, str):
+            return value
+        return text_of(value) if info.field_name == "text" else name_of(value)
 
     def __init__(self, **settings: Any) -> None:
         try:

@@ -308,7 +308,11 @@ async def test_keys_and_budgets_of_the_guard_hold(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("options", "expected"),
-    [(["--http"], "--judge"), (["--http", "--judge", BRIEF, "--host", "0.0.0.0"], "refine key")],  # noqa: S104
+    [
+        (["--http"], "--judge"),
+        (["--root", "nowhere"], "not 'nowhere'"),
+        (["--http", "--judge", BRIEF, "--host", "0.0.0.0"], "refine key"),  # noqa: S104
+    ],
 )
 def test_what_may_not_be_served_is_refused(options: list[str], expected: str) -> None:
     """Over HTTP there are the limits of a guard, and beyond this machine keys; else it does not start."""

@@ -649,6 +649,22 @@ def test_a_reader_that_has_enough_ends_an_export_without_a_word(tmp_path: Path) 
     assert ended.stderr in (b"", b"1 row\n")
 
 
+def test_names_that_no_database_holds_are_looked_for_as_they_are_stored(url: str) -> None:
+    """Half a character or a NUL in a filter finds what was recorded of it; in an id it finds nothing."""
+    odd = "ann \ud83d\x00"
+    with DatabaseRecord(url, texts=True) as record:
+        outcome = refiner(record, 4).refine("what?")
+        record.add(outcome.model_copy(update={"id": "odd"}), Origin(user=odd))
+        assert record.flush()
+        for where in (OutcomeFilter(user=odd), OutcomeFilter(user=odd, text="what"), OutcomeFilter(id="odd")):
+            assert [row["id"] for row in record.outcomes(where)] == ["odd"]
+        assert record.outcomes(OutcomeFilter(text=odd)) == []
+        assert record.outcome(odd) is None
+        with pytest.raises(ConfigurationError, match="there is no attempt"):
+            record.label(odd, 1, by="ann", up=True)
+    assert command("export", url, "--where", "user=\udcff").exit_code == 1
+
+
 def test_commands_that_read_leave_a_database_without_a_record_alone(url: str) -> None:
     """One of another program gets no tables, and is no record that is as it was written."""
     run_sql(url, "CREATE TABLE users (name text)")

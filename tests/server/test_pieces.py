@@ -100,7 +100,7 @@ def test_a_stream_that_comes_compressed_unasked_is_read() -> None:
 
     with _guarding(reply=compressed, policy={"max_attempts": 1}) as (guard, upstream):
         for _ in range(2):
-            body = guard.post(PATHS["messages"], body_in("messages", QUESTION)).json()
+            body = guard.post(PATHS["messages"], body_in("messages", "Count.")).json()
             assert [part["text"] for part in body["content"]] == ["One is good."], body
 
 

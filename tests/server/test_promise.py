@@ -127,7 +127,11 @@ def test_only_keys_that_may_label_do(tmp_path: Path) -> None:
             body = {"id": known, "rating": 1, "by": "ann"}
             assert guard.post("/v1/labels", body, headers=app).status_code == 403
             assert guard.post("/v1/labels", body, headers=audit).json()["by"] == "audit/ann"
-            for wrong, status in (({"id": known}, 400), ({**body, "rating": 5}, 400), ({**body, "id": "x"}, 404)):
+            for wrong, status in (
+                ({"id": known}, 400),
+                ({**body, "rating": 5}, 400),
+                ({**body, "id": "\ud83d"}, 404),
+            ):
                 assert guard.post("/v1/labels", wrong, headers=audit).status_code == status
     with serving(in_turn(Reply("good"))) as upstream, guarding(upstream.url) as guard:
         assert guard.post("/v1/labels", body).json()["error"]["code"] == "no_record"
