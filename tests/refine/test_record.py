@@ -635,6 +635,20 @@ def test_the_command_exports_rows_that_evaluate_reads(tmp_path: Path) -> None:
     assert not (tmp_path / "typo.db").exists()
 
 
+def test_an_export_in_every_form_is_read_back_alike(tmp_path: Path) -> None:
+    """Conversations and metadata stand as JSON in the cells of a table, and are data again for every command."""
+    url = f"sqlite:///{tmp_path}/record.db"
+    with DatabaseRecord(url, texts=True) as record:
+        refiner(record, 1, 4).invoke([("human", "hi"), ("ai", "hello"), ("human", "what?")])
+    exported = {}
+    for suffix in (".jsonl", ".csv", ".parquet"):
+        file = tmp_path / f"rows{suffix}"
+        assert command("export", url, "--out", file).exit_code == 0
+        exported[suffix] = [row.model_dump(exclude={"metadata": {"seal"}}) for row in read_rows(file)]
+    assert exported[".jsonl"][0]["user_input"][1]["content"] == "hello"
+    assert exported[".jsonl"] == exported[".csv"] == exported[".parquet"]
+
+
 async def test_an_agent_with_the_middleware_records(tmp_path: Path) -> None:
     """Each turn of an agent is an outcome, sync and async, named after the middleware."""
     url = f"sqlite:///{tmp_path}/record.db"
