@@ -310,6 +310,19 @@ def test_cells_of_a_frame_are_values_of_json() -> None:
     assert (second.reference, second.metadata) == (None, {"when": None})
 
 
+def test_lists_that_a_file_made_texts_are_lists_in_a_frame_too(tmp_path: Path) -> None:
+    """As JSON, or as pandas writes lists and arrays; a text that only begins like one stays a text."""
+    texts = ['["c", "d"]', "['c', 'd']", "['c'\n 'd']", "[1] see d"]
+    frame = pd.DataFrame({"question": ["[q]"] * 4, "answer": ["[1]"] * 4, "contexts": texts})
+    *lists, text = judged(frame)
+    assert [one.retrieved_contexts for one in lists] == [("c", "d")] * 3
+    assert (text.user_input, text.response, text.retrieved_contexts) == ("[q]", "[1]", ("[1] see d",))
+    arrays = pd.DataFrame({"answer": ["a"], "contexts": [pd.Series(["it's", "d"]).to_numpy()]})
+    arrays.to_csv(tmp_path / "rows.csv", index=False)
+    (of_file,) = read_rows(tmp_path / "rows.csv")
+    assert of_file.retrieved_contexts == ("it's", "d")
+
+
 def test_values_that_json_lacks_cost_no_row_of_a_table(tmp_path: Path) -> None:
     """Decimals, durations and UUIDs, as warehouses write them into a Parquet file or a frame."""
     columns = {

@@ -12,7 +12,6 @@ import os
 import re
 from collections import Counter
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping, Sized
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from decimal import Decimal
@@ -38,6 +37,9 @@ NumberedRow = tuple[int, RowInput]
 
 _CONSTANT = re.compile(r'"(?:[^"\\]|\\.)*"|(-?Infinity|NaN)')
 """A text in a JSON document, or one of the words that Python reads as a number, which is group 1."""
+
+_TEXT = re.compile(r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")(\s+(?=['"]))?""", re.DOTALL)
+"""A text as Python shows it, and the blanks between it and the next, which an array of numpy has for a comma."""
 
 
 def _parsed(text: str) -> Any:
@@ -90,13 +92,12 @@ def _frame_value(column: str, value: Any) -> Any:
     a file has text, so a number or a truth value in a field that holds text is read as its text; lists and objects
     may be JSON, as in a CSV file.
     """
+    if isinstance(value, str):
+        return _cell_value(column, _data_in(column, value))
     is_text = canonical_field(column) in _TEXTS
     value = str(value) if is_text and isinstance(value, Decimal) else _plain(value)
     if is_text and isinstance(value, bool | int | float):
         return json.dumps(value)
-    if isinstance(value, str):
-        with suppress(BadSample):  # what is no list is named with its row, as a field of the wrong kind
-            return _cell_of_text(column, value)
     return _cell_value(column, value)
 
 
@@ -109,16 +110,24 @@ def _cell_of_text(column: str, text: str) -> Any:
         BadSample: If a list or an object begins and is not valid.
     """
     field = canonical_field(column)
-    begins = text.lstrip()[:1]
-    if begins in {"[", "{"} and (field not in _TEXTS or column == "messages") and field is not None:
+    if text.lstrip()[:1] in {"[", "{"} and (field not in _TEXTS or column == "messages") and field is not None:
         return _structured(column, text)
-    if begins == "[" and field == "user_input":
-        with suppress(BadSample):
-            conversation = _parsed(text)
-            return conversation if is_messages(conversation) else text
     if field == "metadata" or column == "messages":
         return _structured(column, text) if text.strip() else None
-    return _cell_value(column, text)
+    return _cell_value(column, _data_in(column, text))
+
+
+def _data_in(column: str, text: str) -> Any:
+    """Return the messages, list or metadata that a text holds, in a column that has such; else the text."""
+    field = canonical_field(column)
+    if field in {None, "response", "reference"} or text.lstrip()[:1] not in {"[", "{"}:
+        return text
+    try:
+        value = _structured(column, text)
+    except BadSample:
+        return text
+    is_meant = is_messages(value) if field == "user_input" else isinstance(value, list) or field == "metadata"
+    return value if is_meant else text
 
 
 def _structured(column: str, text: str) -> Any:
@@ -137,7 +146,7 @@ def _structured(column: str, text: str) -> Any:
 def _python_literal(text: str) -> Any:
     """Return a list or an object as Python shows it, which is how data frames are written to CSV; else None."""
     try:
-        value = ast.literal_eval(text.strip())
+        value = ast.literal_eval(_TEXT.sub(lambda found: found[1] + (", " if found[2] else ""), text.strip()))
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return None
     return value if isinstance(value, list | dict) else None
