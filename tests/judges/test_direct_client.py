@@ -17,7 +17,7 @@ from langchain_core.tracers.context import collect_runs, tracing_v2_callback_var
 from langchain_core.tracers.langchain import LangChainTracer
 from langchain_openai import ChatOpenAI
 
-from judges import ConfigurationError, Helpfulness, OpenAICompatible, chat_model
+from judges import ConfigurationError, Helpfulness, OpenAICompatible, OpenAICompatibleEmbeddings, chat_model
 from judges.models.providers.http_errors import EndpointReplyError, EndpointStatusError
 from judges.models.providers.llm_runs import is_observed
 from judges.models.resolve import as_model
@@ -197,11 +197,17 @@ def test_a_request_that_is_no_mapping_is_refused(client: OpenAICompatible) -> No
             client.chat(wrong)  # type: ignore[arg-type]  # the mistake
 
 
-def test_the_address_of_the_page_is_the_address_of_the_api(server: ModelServer) -> None:
-    """Examples of providers name the page itself; no request goes below it."""
-    with OpenAICompatible(f"{server.url}/chat/completions/", model="m", api_key="") as model:
-        assert text_of(model.chat(ASKED)) == "Here."
-    assert (server.requests[-1]["path"], model.base_url) == ("/v1/chat/completions", server.url)
+def test_the_address_of_a_page_of_the_api_is_refused() -> None:
+    """Examples of providers name the page itself, below which there is nothing: every call would end as 404."""
+    for page in ("/chat/completions", "/embeddings"):
+        for make in (
+            lambda url: OpenAICompatible(url, model="m", api_key=""),
+            lambda url: OpenAICompatibleEmbeddings(url, model="m", api_key=""),
+            lambda url: OpenAICompatible.named(f"openai-compatible:m@{url}"),
+            lambda url: chat_model("m", base_url=url),
+        ):
+            with pytest.raises(ConfigurationError, match=f"leave out {page}, which is added to it"):
+                make(f"http://localhost:8000/v1{page}/")
 
 
 def test_an_error_has_the_endpoints_own_response(server: ModelServer, client: OpenAICompatible) -> None:
