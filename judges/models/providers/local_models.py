@@ -227,7 +227,7 @@ class _Bert:
 
     def tokens(self, text: str) -> list[int]:
         beginning = text[: self.settings["most_tokens"] * _LONGEST]  # the rest would be cut off anyway
-        whole = beginning.encode("utf-8", "replace").decode()  # half of a surrogate pair is no text to the tokenizer
+        whole = beginning.encode("utf-8", "replace").decode()  # no half of a surrogate pair
         ids: list[int] = self.tokenizer.encode(whole).ids
         return ids
 
