@@ -72,10 +72,11 @@ def raising() -> observing:
 class _Script(Generic[T]):
     """Lines in order, each used once, for any number of threads, or a function of lines; and the calls so far."""
 
-    def __init__(self, lines: Sequence[T] | Callable[[Any], T], *, cycle: bool, owner: str) -> None:
+    def __init__(self, lines: Any, *, cycle: bool, owner: str) -> None:
         if not callable(lines) and not isinstance(lines, Iterable):
             raise ConfigurationError(f"the script of {owner!r} is a list of lines, or a function, not {lines!r}")
-        self._make = lines if callable(lines) else None
+        lines = [lines] if isinstance(lines, str | Mapping | BaseModel) else lines  # one line, by itself
+        self._make: Callable[[Any], T] | None = lines if callable(lines) else None
         self._lines: Sequence[T] = () if callable(lines) else tuple(lines)
         self._position = 0
         self._cycle = cycle
@@ -198,7 +199,7 @@ class ScriptedModel(HintsAtGuesses, BaseChatModel, arbitrary_types_allowed=True)
     ) -> None:
         super().__init__()
         self.model_name, self.delay_s = name, delay_s
-        self.lines = _Script([script] if isinstance(script, str) else script, cycle=cycle, owner=name)
+        self.lines = _Script(script, cycle=cycle, owner=name)
 
     @property
     def model(self) -> str:

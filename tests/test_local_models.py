@@ -12,12 +12,13 @@ import sys
 import textwrap
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 from openai import OpenAI
 
-from judges import ConfigurationError, OpenAICompatible, Rubric, as_judge
+from judges import ConfigurationError, OpenAICompatible, Rubric, as_judge, chat_model
 from judges.authoring import as_model
 from judges.models.providers import llama
 from judges.models.providers.http_errors import EndpointStatusError
@@ -61,6 +62,20 @@ async def test_a_named_file_judges(model: OpenAICompatible, way: Way) -> None:
 
     assert verdict.rating in {1, 2, 3, 4} or verdict.unscored == "invalid_output", verdict.detail
     assert (verdict.model, model.method) == (model.name, "json_schema")
+
+
+@both_ways
+async def test_a_model_on_this_machine_is_asked_past_the_proxy(
+    model: OpenAICompatible, monkeypatch: pytest.MonkeyPatch, way: Way
+) -> None:
+    """What the environment names as a proxy gets neither the prompt nor the server's key."""
+    for variable in ("HTTP_PROXY", "ALL_PROXY", "OPENAI_PROXY"):
+        monkeypatch.setenv(variable, "http://127.0.0.1:9")
+    chat: Any = chat_model(model.name, max_tokens=2, max_retries=0)
+    reply = chat.invoke("Hi.") if way == "sync" else await chat.ainvoke("Hi.")
+    chat.root_client.close()
+    await chat.root_async_client.close()
+    assert reply.response_metadata["model_name"] == model.name
 
 
 def test_threads_share_one_server(model: OpenAICompatible) -> None:

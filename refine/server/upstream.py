@@ -31,7 +31,7 @@ from judges.models.providers.http import checked_address, with_trace
 from judges.models.providers.http_errors import EndpointError, EndpointReplyError
 from judges.models.providers.llama import serve_locally
 from judges.models.providers.openai_replies import ChunkReader
-from judges.models.providers.sessions import Sessions
+from judges.models.providers.sessions import LONGEST_HEADER, Sessions
 from judges.models.wrappers.breaker import Breaker
 from judges.runtime.flow import in_thread
 from judges.verdict import Usage
@@ -336,6 +336,8 @@ class Upstream:
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
             skip_auto_headers=("user-agent",),
+            max_line_size=LONGEST_HEADER,
+            max_field_size=LONGEST_HEADER,
         )
 
     def _admit(self) -> bool:

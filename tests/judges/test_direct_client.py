@@ -17,14 +17,14 @@ from langchain_core.tracers.context import collect_runs, tracing_v2_callback_var
 from langchain_core.tracers.langchain import LangChainTracer
 from langchain_openai import ChatOpenAI
 
-from judges import ConfigurationError, Helpfulness, OpenAICompatible, chat_model
+from judges import ConfigurationError, Helpfulness, OpenAICompatible, OpenAICompatibleEmbeddings, chat_model
 from judges.models.providers.http_errors import EndpointReplyError, EndpointStatusError
 from judges.models.providers.llm_runs import is_observed
 from judges.models.resolve import as_model
 from judges.runtime.budget import Allowance, Refused
 from judges.runtime.observation import within
 from judges.testing import no_waiting
-from tests.model_server import Asked, ModelServer, Reply, answered, in_turn, serving, tools_of
+from tests.model_server import Asked, ModelServer, Reply, Wire, answered, in_turn, serving, tools_of
 
 ASKED = {"messages": [{"role": "user", "content": "Where is the xylophone?"}]}
 VERDICT = '{"rationale": "r", "rating": 4, "feedback": ""}'
@@ -127,6 +127,87 @@ def test_an_answer_may_come_as_a_stream(server: ModelServer, client: OpenAICompa
     assert last(server)["stream_options"] == {"include_usage": True}
     assert (text_of(streamed), streamed["usage"]) == (text_of(whole), whole["usage"])
     assert streamed["choices"][0]["message"]["tool_calls"] == whole["choices"][0]["message"]["tool_calls"]
+
+
+def streamed(*chunks: object) -> Wire:
+    """Send chunks as they are."""
+    events = "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks)
+    return answered(f"{events}data: [DONE]\n\n".encode(), kind="text/event-stream")
+
+
+def piece(ending: str | None = None, /, **delta: object) -> dict[str, Any]:
+    """Make a chunk with one choice."""
+    return {"choices": [{"index": 0, "delta": delta, "finish_reason": ending}]}
+
+
+def test_what_a_later_piece_leaves_empty_or_says_again_stays_as_it_was(
+    server: ModelServer, client: OpenAICompatible
+) -> None:
+    """Qwen's pieces of a call have the id "", others a role and an ending; some send the whole once more."""
+    first = {"index": 0, "id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"a": '}}
+    second = {"index": 0, "id": "", "type": "function", "function": {"name": "", "arguments": "1}"}}
+    last = {"choices": [{"index": 0, "delta": {}, "message": {"content": "Half."}, "finish_reason": ""}]}
+    server.reply = lambda _: streamed(
+        piece(role="assistant", content="Half", tool_calls=[first]),
+        piece("length", role="", content=".", tool_calls=[second]),
+        last,
+    )
+
+    (choice,) = client.bind(stream=True).chat(ASKED)["choices"]
+    call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"a": 1}'}}
+    assert choice["message"] == {"role": "assistant", "content": "Half.", "tool_calls": [call]}
+    assert choice["finish_reason"] == "length"
+
+
+def test_half_an_answer_with_an_error_beside_it_is_a_failed_call(
+    server: ModelServer, client: OpenAICompatible
+) -> None:
+    """OpenRouter says it in the choice or beside it, vLLM in a chunk of its own; the call is repeated."""
+    broken = {"code": 502, "message": "gone"}
+    choice = {"message": {"content": "The capital is"}, "finish_reason": "error", "error": broken}
+    for failed in (
+        answered({"choices": [choice]}),
+        streamed(piece(content="The capital"), {**piece("error", content=""), "error": broken}),
+        streamed(piece(content="The capital"), {"object": "error", **broken}),
+    ):
+        server.reply = in_turn(failed, Reply("Paris."))
+        with no_waiting():
+            assert text_of(client.chat(ASKED)) == "Paris."
+        server.reply = in_turn(failed, Reply(VERDICT))
+        with no_waiting():
+            assert Helpfulness(client)(question="q?", answer="a b c").rating == 4
+
+
+def test_a_stream_of_something_else_is_an_error_of_the_endpoint(
+    server: ModelServer, client: OpenAICompatible
+) -> None:
+    """Parts of another kind than those before them end in no error of Python's own."""
+    for parts in ({"content": ["a"]}, {"tool_calls": ["a"]}):
+        server.reply = lambda _, parts=parts: streamed(  # type: ignore[misc]  # bound at once
+            piece(**parts), piece("stop", content=[{"index": 0, "type": "text", "text": "b"}])
+        )
+        with pytest.raises(EndpointReplyError, match="no part of a completion"):
+            client.chat(ASKED)
+
+
+def test_a_request_that_is_no_mapping_is_refused(client: OpenAICompatible) -> None:
+    """Messages alone would be read as fields, and a text as neither."""
+    for wrong in (ASKED["messages"], "Where is the xylophone?"):
+        with pytest.raises(ConfigurationError, match=r"a mapping of its fields, for instance \{'messages'"):
+            client.chat(wrong)  # type: ignore[arg-type]  # the mistake
+
+
+def test_the_address_of_a_page_of_the_api_is_refused() -> None:
+    """Examples of providers name the page itself, below which there is nothing: every call would end as 404."""
+    for page in ("/chat/completions", "/embeddings"):
+        for make in (
+            lambda url: OpenAICompatible(url, model="m", api_key=""),
+            lambda url: OpenAICompatibleEmbeddings(url, model="m", api_key=""),
+            lambda url: OpenAICompatible.named(f"openai-compatible:m@{url}"),
+            lambda url: chat_model("m", base_url=url),
+        ):
+            with pytest.raises(ConfigurationError, match=f"leave out {page}, which is added to it"):
+                make(f"http://localhost:8000/v1{page}/")
 
 
 def test_an_error_has_the_endpoints_own_response(server: ModelServer, client: OpenAICompatible) -> None:

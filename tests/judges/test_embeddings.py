@@ -288,7 +288,7 @@ def test_equal_texts_have_equal_vectors(model: MiniLM) -> None:
 @there
 def test_any_text_has_a_vector(short: MiniLM) -> None:
     """What is empty has the vector of nothing; what is too long is cut after 256 tokens, two of them the marks."""
-    texts = ["", " ", "你好，世界", "Привет", "שלום", "🎈", "x" * 1_000_000, "word " * 200_000]
+    texts = ["", " ", "half \ud83d", "你好，世界", "Привет", "שלום", "🎈", "x" * 1_000_000, "word " * 200_000]
     assert [len(vector) for vector in short.embed(texts).vectors] == [384] * len(texts)
     one, other, shorter = short.embed(["cat " * 254, "cat " * 254 + "dog " * 50, "cat " * 253]).vectors
     assert one == pytest.approx(other, abs=1e-6)

@@ -126,7 +126,12 @@ async def test_whoever_listens_to_a_session_hears_of_its_posts() -> None:
 def test_what_is_not_public_of_aiohttp_is_as_it_is_used() -> None:
     """A new version of aiohttp that calls its parts otherwise fails here, and not first in a post."""
     used: dict[Callable[..., object], set[str]] = {
-        ResponseHandler.set_response_params: {"read_until_eof", "auto_decompress"},
+        ResponseHandler.set_response_params: {
+            "read_until_eof",
+            "auto_decompress",
+            "max_line_size",
+            "max_field_size",
+        },
         ClientRequest.__init__: {"method", "url", "headers", "skip_auto_headers", "loop", "session"},
         aiohttp.BaseConnector.connect: {"req", "traces", "timeout"},
     }

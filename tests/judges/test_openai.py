@@ -633,6 +633,15 @@ async def test_body_that_is_no_completion_is_refused(body: str, way: Way) -> Non
     assert (verdict.unscored, len(server.requests)) == ("judge_failed", 2)
 
 
+@both_ways
+async def test_a_byte_order_mark_before_a_reply_and_a_long_header_change_nothing(way: Way) -> None:
+    """Both come of gateways; a reply is read alike, blocking or not."""
+    body = b"\xef\xbb\xbf" + json.dumps({"choices": [{"message": {"content": WRITTEN}}]}).encode()
+    with serving(lambda asked: answered(body, headers={"x-policy": "a" * 20_000})) as server:
+        verdict = await judged(direct(server), way)
+    assert verdict.rating == 4, verdict.detail
+
+
 LARGE = b" " * (LARGEST_REPLY + 1)
 CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n\r\n" % (len(LARGE), LARGE)
 

@@ -59,6 +59,16 @@ async def test_each_call_takes_the_next_line(how: str) -> None:
         assert [(await reply_of(how, model, "x")).text for _ in texts] == texts
 
 
+def test_one_line_that_is_no_list_is_the_whole_script() -> None:
+    """A mapping or a message has keys or fields, which are no lines; a verdict likewise."""
+    for line in (AIMessage("hi"), {"rating": 4}, ToolCall(name="f", args={}, id="c")):
+        assert ScriptedModel(line).invoke("q").content == ScriptedModel([line]).invoke("q").content  # type: ignore[arg-type]  # one line
+    assert ScriptedModel({"rating": 4}).invoke("q").text == '{"rating": 4}'  # type: ignore[arg-type]  # as above
+    for mark in (Verdict.rated(2, feedback="No."), {"rating": 2, "feedback": "No."}):
+        verdict = ScriptedJudge(mark)(question="q?", answer="a")  # type: ignore[arg-type]  # as above
+        assert (verdict.rating, verdict.feedback) == (2, "No.")
+
+
 def test_text_is_streamed_word_by_word() -> None:
     """A stream has a chunk of LangChain's per word, tool calls complete in the last one with content."""
     chunks = [chunk.text for chunk in ScriptedModel(["one two three"]).stream("q")]

@@ -130,6 +130,18 @@ def test_nothing_is_sent_twice(tmp_path: Path) -> None:
     assert len(provider.batches) == 4
 
 
+def test_a_file_manager_may_leave_files_among_the_batches(tmp_path: Path) -> None:
+    """A run goes on although its folder holds what it did not write."""
+    provider = BatchProvider(answer)
+    provider.ending = "failed"
+    with pytest.raises(ConfigurationError, match="the provider refused batch"):
+        run_of(provider, tmp_path / "run")
+    for name in (".DS_Store", "._0001.json", "notes.txt"):
+        (tmp_path / "run" / "batches" / name).write_bytes(b"\0")
+    provider.ending = "completed"
+    assert run_of(provider, tmp_path / "run", resume=True)["helpfulness"].scored == 12
+
+
 def test_every_line_is_accounted_for(tmp_path: Path) -> None:
     """What expired, failed for now or is missing is asked again; what fails for good is unscored, with why."""
     tries: Counter[str] = Counter()

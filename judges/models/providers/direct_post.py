@@ -22,6 +22,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from yarl import URL
 
 from judges.models.providers.http_errors import EndpointReplyError, EndpointResponse
+from judges.models.providers.sessions import LONGEST_HEADER
 
 _LARGE = 1 << 20
 """Bytes from which a body is not copied to join it to the headers; aiohttp itself warns of more in one piece."""
@@ -76,7 +77,12 @@ class DirectPost:
         assert protocol is not None  # noqa: S101 - it is new, or fresh from the pool
         assert transport is not None  # noqa: S101 - as above
         try:
-            protocol.set_response_params(read_until_eof=True, auto_decompress=False)
+            protocol.set_response_params(
+                read_until_eof=True,
+                auto_decompress=False,
+                max_line_size=LONGEST_HEADER,
+                max_field_size=LONGEST_HEADER,
+            )
             if len(body) < _LARGE:
                 transport.write(head + body)
             else:

@@ -33,7 +33,7 @@ from judges.models.providers.http_errors import (
     EndpointTimeoutError,
     error_in,
 )
-from judges.models.providers.sessions import Sessions, exchange_end, resolver
+from judges.models.providers.sessions import LONGEST_HEADER, Sessions, exchange_end, resolver
 from judges.runtime.observation import current, setting
 from judges.runtime.validation import SharedByCopies
 
@@ -117,6 +117,9 @@ _LONGEST_DETAIL = 200
 _OK = 200
 OnPart = Callable[[bytes], None]
 """Takes a part of a body."""
+
+_PAGES = ("/chat/completions", "/embeddings")
+"""What providers' examples have behind the address of the API."""
 
 _UNCOMPRESSED = {"accept-encoding": "identity"}
 _INSTALL = "install selfrefine[http]"
@@ -455,6 +458,8 @@ def _new_session(origin: str, headers: Mapping[str, SecretStr], timeout_s: float
         timeout=aiohttp.ClientTimeout(total=timeout_s, sock_connect=min(_CONNECTING_S, timeout_s)),
         connector=aiohttp.TCPConnector(limit=_CONNECTIONS, resolver=resolver()),
         cookie_jar=aiohttp.DummyCookieJar(),
+        max_line_size=LONGEST_HEADER,
+        max_field_size=LONGEST_HEADER,
         auto_decompress=False,
     )
 
@@ -497,6 +502,9 @@ def checked_address(url_text: object) -> SplitResult:
         raise ConfigurationError(f"{expected}; what was given is none") from None
     if url.scheme not in ("http", "https") or not url.hostname or port == 0 or " " in url.netloc:
         raise ConfigurationError(f"{expected}; what was given is none")
+    page = next((page for page in _PAGES if url.path.rstrip("/").endswith(page)), None)
+    if page is not None:
+        raise ConfigurationError(f"{expected}; leave out {page}, which is added to it")
     return url
 
 

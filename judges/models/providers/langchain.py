@@ -491,7 +491,7 @@ def chat_model(name: str, *, base_url: str | None = None, **settings: Any) -> Ba
         if base_url is not None:
             raise ConfigurationError(f"{name!r} is on this machine and has no address; leave out base_url")
         server = serve_locally(name)
-        settings, base_url = {"api_key": server.key, **settings}, server.address
+        settings, base_url = {**_without_proxies(), "api_key": server.key, **settings}, server.address
     if base_url is not None:
         checked_address(base_url)
         key = os.environ.get("OPENAI_API_KEY") or "none-needed"
@@ -510,6 +510,19 @@ def chat_model(name: str, *, base_url: str | None = None, **settings: Any) -> Ba
         hint = f"; {_NAMING}" if "provider" in reason else ""
         raise ConfigurationError(f"the model {shortened(name)} cannot be set up: {reason}{hint}") from error
     return model
+
+
+def _without_proxies() -> dict[str, Any]:
+    """Return settings by which a client asks this machine itself, whatever proxy the environment names."""
+    try:
+        from openai import DefaultAsyncHttpxClient, DefaultHttpxClient  # noqa: PLC0415 - an extra, on demand
+    except ImportError:  # said better where the model is made
+        return {}
+    return {
+        "http_client": DefaultHttpxClient(trust_env=False),
+        "http_async_client": DefaultAsyncHttpxClient(trust_env=False),
+        "openai_proxy": None,
+    }
 
 
 def _check_name(name: object) -> None:

@@ -227,7 +227,8 @@ class _Bert:
 
     def tokens(self, text: str) -> list[int]:
         beginning = text[: self.settings["most_tokens"] * _LONGEST]  # the rest would be cut off anyway
-        ids: list[int] = self.tokenizer.encode(beginning).ids
+        whole = beginning.encode("utf-8", "replace").decode()  # no half of a surrogate pair
+        ids: list[int] = self.tokenizer.encode(whole).ids
         return ids
 
     def vectors(self, batch: Sequence[Sequence[int]]) -> list[list[float]]:

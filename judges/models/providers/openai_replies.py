@@ -87,8 +87,9 @@ def assembled(body: bytes) -> dict[str, Any]:
         is_done = is_done or chunk is None
         if chunk is None:
             break
-        if isinstance(chunk.get("error"), dict | str):
-            return chunk
+        error = chunk if chunk.get("object") == "error" else chunk.get("error")  # as vLLM says it, and all others
+        if isinstance(error, dict | str):
+            return {"error": error}  # without the choices that OpenRouter sends beside it
         for choice in chunk.get("choices") or ():
             _add_choice(choices, choice)
         _merge(completion, {name: value for name, value in chunk.items() if name != "choices"}, whole=True)
@@ -125,7 +126,7 @@ def _add_choice(choices: dict[int, dict[str, Any]], choice: Any) -> None:
     for name, value in choice.items():
         if name == "delta" and isinstance(value, dict):
             _merge(merged["message"], value)
-        elif name != "index":
+        elif name not in ("index", "message"):  # some send the whole message once more at the end
             _merge(merged, {name: value})
 
 
@@ -133,7 +134,7 @@ def _merge(target: dict[str, Any], piece: Mapping[str, Any], *, whole: bool = Fa
     """Add a piece of an object: texts are joined, lists extended, parts of a list found by their index."""
     for name, value in piece.items():
         before = target.get(name)
-        if value is None:
+        if value is None or (value == "" and name in _WHOLE and before):  # later pieces of Qwen have the id ""
             target.setdefault(name, None)
         elif isinstance(value, dict) and isinstance(before, dict):
             _merge(before, value, whole=whole)
@@ -181,23 +182,28 @@ def read_completion(endpoint: Endpoint, response: EndpointResponse, hidden: Iter
     """
     if response.status != OK:
         raise endpoint.status_error(response, hidden)
-    payload = _payload(response.body)
+    payload = _payload(response.body, response)
     choices = payload.get("choices")
-    if not choices and isinstance(payload.get("error"), dict):
-        raise _error_inside(payload["error"], response)
     first = choices[0] if isinstance(choices, list) and choices else None
     if not isinstance(first, dict) or not isinstance(first.get("message"), dict):
         raise EndpointReplyError("the endpoint's reply is no chat completion with a message")
     return payload
 
 
-def _payload(body: bytes) -> dict[str, Any]:
+def _payload(body: bytes, response: EndpointResponse | None = None) -> dict[str, Any]:
+    """Return the JSON of a reply; an error in place of the answer, or for half of one, is raised."""
     try:
-        payload = assembled(body) if _is_stream(body) else json.loads(body.decode())
+        payload = assembled(body) if _is_stream(body) else json.loads(body.decode("utf-8-sig"))
     except (ValueError, RecursionError):
         raise EndpointReplyError("the endpoint's reply is not JSON") from None
+    except (AttributeError, KeyError, TypeError):
+        raise EndpointReplyError("the endpoint's stream holds what is no part of a completion") from None
     if not isinstance(payload, dict):
         raise EndpointReplyError("the endpoint's reply is no chat completion")
+    choices = payload.get("choices")
+    failed = choices[0] if isinstance(choices, list) and choices else payload
+    if isinstance(failed, dict) and isinstance(failed.get("error"), dict):
+        raise _error_inside(failed["error"], response)
     return payload
 
 
@@ -215,8 +221,6 @@ def parse_completion(body: bytes, request: ModelRequest | None = None, *, refuse
     """
     payload = _payload(body)
     choices = payload.get("choices")
-    if not choices and isinstance(payload.get("error"), dict):
-        raise _error_inside(payload["error"])
     if not isinstance(choices, list) or len(choices) != 1 or not isinstance(choices[0], dict):
         raise EndpointReplyError("the endpoint's reply is no chat completion with exactly one choice")
     message = choices[0].get("message")

@@ -169,7 +169,16 @@ class ChatSettings:
         )
 
     def fields(self, request: Mapping[str, Any], limit: Limit) -> dict[str, Any]:
-        """Return a whole request: these fields, and before them those of the request."""
+        """Return a whole request: these fields, and before them those of the request.
+
+        Raises:
+            ConfigurationError: If the request is no mapping.
+        """
+        if not isinstance(request, Mapping):
+            raise ConfigurationError(
+                f"a request is a mapping of its fields, for instance {{'messages': [...]}}, not a "
+                f"{type(request).__name__}"
+            )
         fields: dict[str, Any] = {"model": self.model, **self.extra, **self.generating}
         if self.temperature is not None:
             fields["temperature"] = self.temperature

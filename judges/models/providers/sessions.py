@@ -20,6 +20,10 @@ exchange_end: ContextVar[float | None] = ContextVar("judges.exchange_end", defau
 """When the exchange that is being made must be over, by the monotonic clock; None leaves it unbounded."""
 
 
+LONGEST_HEADER = 65_536
+"""Longest header of a reply that is read, in bytes, blocking or not: as long as Python's own client takes."""
+
+
 class Sessions:
     """Open a session in each event loop that needs one, and close it with the loop.
 

@@ -112,11 +112,12 @@ class _BatchFolder:
     def __init__(self, run: Path) -> None:
         self.path = run / _FOLDER
         make_folder(self.path)
-        files = sorted(self.path.glob("*.json"))
+        files = sorted(self.path.glob("[0-9]*.json"))
         records = (read_json(_BatchRecord, file, f"{file} cannot be read") for file in files)
         self._records = {record.number: record for record in records}
         for path in self.path.iterdir():  # of batches that were being collected when the process ended
-            if path.suffix != ".json" and int(path.name.partition(".")[0]) not in self._records:
+            number = path.name.partition(".")[0]  # none in a file of others, such as a file manager's
+            if path.suffix != ".json" and number.isdecimal() and int(number) not in self._records:
                 path.unlink()
 
     @property
