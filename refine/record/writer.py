@@ -677,7 +677,8 @@ class Tables:
 
     def dispose(self) -> None:
         """Close all connections; those of a later use are new ones."""
-        self._engine.dispose()
+        if "_engine" in vars(self):  # or a file would be made that nobody has asked for
+            self._engine.dispose()
 
     def _connected(self) -> Engine:
         if not self._ready:
