@@ -180,7 +180,9 @@ def _object_of(name: str) -> object:
     except ModuleNotFoundError:
         is_there = False
     generator: object = getattr(import_module(module), attribute, None) if is_there else None
-    if generator is None and "." in module:
+    # A provider may be called like a package that is installed; a module of the working directory is none.
+    is_ours = Path(f"{module}.py").exists() or Path(module, "__init__.py").exists()
+    if generator is None and ("." in module or (is_there and is_ours)):
         raise ConfigurationError(f"--generator {shortened(name)}: there is no such object; write module:object")
     return name if generator is None else generator
 

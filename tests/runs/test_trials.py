@@ -182,7 +182,7 @@ def test_arms_may_be_added_later_and_nothing_else_changed(tmp_path: Path) -> Non
         ({"candidates": 2}, "loop of one candidate"),
         ({"draws": 0}, "draws is a whole number from 1"),
         ({"questions": []}, "there are no questions"),
-        ({"questions": [{"question": "q"}, {"answer": "a"}]}, "row 1: it has no question"),
+        ({"questions": [{"question": "q"}, {"answer": "a"}]}, "the row at index 1 has no question"),
         ({"out": " "}, "empty text"),
     ],
 )
@@ -319,6 +319,17 @@ def test_people_may_say_afterwards_what_is_good(tmp_path: Path) -> None:
     with serving(script) as server:
         assert refine(*command(questions, tmp_path / "ruled", server.url)).exit_code == 0
     assert labelled == json.loads((tmp_path / "ruled" / "summary.json").read_text())
+
+
+def test_a_function_that_a_module_of_ones_own_lacks_is_no_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name that is misspelt was taken for the model of a provider."""
+    monkeypatch.chdir(tmp_path)
+    Path("mistyped_bots.py").write_text("def bot(messages):\n    return 'a'\n")
+    questions = questions_file(tmp_path / "q.jsonl", 1)
+    result = refine("trial", questions, "--judge", "json", "--generator", "mistyped_bots:bott", "--out", "t")
+    assert "'mistyped_bots:bott': there is no such object; write module:object" in line_of(result)
 
 
 def test_what_a_command_cannot_do_is_one_line(tmp_path: Path) -> None:
