@@ -133,7 +133,7 @@ def _print(result: Trial, folder: Path, *, as_json: bool) -> None:
         print_text(f"Go on with more: `refine resume {folder}`, with --max-calls or --max-cost or without.")
     for line in _worst(result):
         print_text(line)
-    if not result.has_truth:
+    if not result.has_truth or (result.unknown and (folder / ANSWERS).is_file()):
         print_text(f"What is good? First `refine label {folder / ANSWERS}`, then `refine show {folder}`.")
 
 

@@ -121,7 +121,7 @@ def test_what_failed_is_left_out_and_tried_again(tmp_path: Path) -> None:
     found = run()
     assert found.failed == {(3, 0): "TimeoutError from the generator"}
     assert {row.question for row in found.rows} == {0, 1, 2, 4}
-    assert "1 first answers could not be generated" in str(found)
+    assert "1 first answer could not be generated" in str(found)
     broken = False
     assert len(run().by_arm["first"]) == 5
 
@@ -314,6 +314,10 @@ def test_people_may_say_afterwards_what_is_good(tmp_path: Path) -> None:
         {"by": "ann", "rating": 4 if len(answer.split()) <= 4 else 1, "user_input": question, "response": answer}
         for question, answer in texts
     ]
+    (out / "answers.labels.jsonl").write_text(f"{json.dumps(labels[0])}\n")
+    half = refine("show", out).stdout
+    assert f"Not known to be good or bad: {len(texts) - 1} answers; what needs one is left out." in half
+    assert f"refine label {out / 'answers.jsonl'}" in half
     (out / "answers.labels.jsonl").write_text("".join(f"{json.dumps(label)}\n" for label in labels))
     labelled = json.loads(refine("show", out, "--json").stdout)
     with serving(script) as server:
