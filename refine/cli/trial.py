@@ -133,7 +133,7 @@ def _print(result: Trial, folder: Path, *, as_json: bool) -> None:
         print_text(f"Go on with more: `refine resume {folder}`, with --max-calls or --max-cost or without.")
     for line in _worst(result):
         print_text(line)
-    if not result.has_truth:
+    if not result.has_truth or (result.unknown and (folder / ANSWERS).is_file()):
         print_text(f"What is good? First `refine label {folder / ANSWERS}`, then `refine show {folder}`.")
 
 
@@ -180,7 +180,9 @@ def _object_of(name: str) -> object:
     except ModuleNotFoundError:
         is_there = False
     generator: object = getattr(import_module(module), attribute, None) if is_there else None
-    if generator is None and "." in module:
+    # A provider may be called like a package that is installed; a module of the working directory is none.
+    is_ours = Path(f"{module}.py").exists() or Path(module, "__init__.py").exists()
+    if generator is None and ("." in module or (is_there and is_ours)):
         raise ConfigurationError(f"--generator {shortened(name)}: there is no such object; write module:object")
     return name if generator is None else generator
 

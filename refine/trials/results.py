@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from graphs.policy import Augmenter, AugmenterName, Policy
 from judges import ConfigurationError
 from judges.certificate import aligned_lines
-from judges.errors import shortened
+from judges.errors import plural, shortened
 from judges.offline.run.journal import replacing, write_json
 from judges.offline.run.outputs import RESULTS, SUMMARY, TIMING
 from judges.offline.trust.benefit_report import good_by_people
@@ -323,6 +323,12 @@ class Trial:
         return any(row.has_truth for row in self.rows)
 
     @cached_property
+    def unknown(self) -> int:
+        """How many different answers nobody, or no truth, has called good or bad."""
+        attempts = ((row.question, attempt) for row in self.rows for attempt in row.attempts)
+        return len({(question, attempt.text) for question, attempt in attempts if attempt.good is None})
+
+    @cached_property
     def effects(self) -> dict[str, ArmEffect]:
         """By arm, what it mended and broke, and how it differs from the baseline; empty without a truth."""
         if not self.has_truth:
@@ -429,11 +435,15 @@ class Trial:
                 lines.append(f"{arm.name}: good within 1, 2, ... attempts: {shares}")
         if not self.has_truth:
             lines.append("No truth: accepted is only the opinion of the loop's own judge.")
+        elif self.unknown:
+            lines.append(
+                f"Not known to be good or bad: {plural(self.unknown, 'answer')}; what needs one is left out."
+            )
         if self.stopped:
             lines.append(f"Stopped: {self.stopped}")
         if self.failed:
             reasons = "; ".join(sorted(set(self.failed.values()))[:3])
-            lines.append(f"{len(self.failed)} first answers could not be generated: {reasons}")
+            lines.append(f"{plural(len(self.failed), 'first answer')} could not be generated: {reasons}")
         return lines
 
     def document(self) -> dict[str, object]:

@@ -570,7 +570,7 @@ def _read_questions(questions: _Questions, limit: int | None) -> list[Sample]:
         if isinstance(sample, BadSample):
             raise sample
         if not sample.user_input:
-            raise BadSample(f"row {index}: it has no question; give one, or say which column holds it")
+            raise BadSample(f"the row at index {index} has no question; give one, or say which column holds it")
         samples.append(sample)
     if not samples:
         raise ConfigurationError("there are no questions; give at least one")

@@ -121,7 +121,7 @@ def test_what_failed_is_left_out_and_tried_again(tmp_path: Path) -> None:
     found = run()
     assert found.failed == {(3, 0): "TimeoutError from the generator"}
     assert {row.question for row in found.rows} == {0, 1, 2, 4}
-    assert "1 first answers could not be generated" in str(found)
+    assert "1 first answer could not be generated" in str(found)
     broken = False
     assert len(run().by_arm["first"]) == 5
 
@@ -182,7 +182,7 @@ def test_arms_may_be_added_later_and_nothing_else_changed(tmp_path: Path) -> Non
         ({"candidates": 2}, "loop of one candidate"),
         ({"draws": 0}, "draws is a whole number from 1"),
         ({"questions": []}, "there are no questions"),
-        ({"questions": [{"question": "q"}, {"answer": "a"}]}, "row 1: it has no question"),
+        ({"questions": [{"question": "q"}, {"answer": "a"}]}, "the row at index 1 has no question"),
         ({"out": " "}, "empty text"),
     ],
 )
@@ -314,11 +314,26 @@ def test_people_may_say_afterwards_what_is_good(tmp_path: Path) -> None:
         {"by": "ann", "rating": 4 if len(answer.split()) <= 4 else 1, "user_input": question, "response": answer}
         for question, answer in texts
     ]
+    (out / "answers.labels.jsonl").write_text(f"{json.dumps(labels[0])}\n")
+    half = refine("show", out).stdout
+    assert f"Not known to be good or bad: {len(texts) - 1} answers; what needs one is left out." in half
+    assert f"refine label {out / 'answers.jsonl'}" in half
     (out / "answers.labels.jsonl").write_text("".join(f"{json.dumps(label)}\n" for label in labels))
     labelled = json.loads(refine("show", out, "--json").stdout)
     with serving(script) as server:
         assert refine(*command(questions, tmp_path / "ruled", server.url)).exit_code == 0
     assert labelled == json.loads((tmp_path / "ruled" / "summary.json").read_text())
+
+
+def test_a_function_that_a_module_of_ones_own_lacks_is_no_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name that is misspelt was taken for the model of a provider."""
+    monkeypatch.chdir(tmp_path)
+    Path("mistyped_bots.py").write_text("def bot(messages):\n    return 'a'\n")
+    questions = questions_file(tmp_path / "q.jsonl", 1)
+    result = refine("trial", questions, "--judge", "json", "--generator", "mistyped_bots:bott", "--out", "t")
+    assert "'mistyped_bots:bott': there is no such object; write module:object" in line_of(result)
 
 
 def test_what_a_command_cannot_do_is_one_line(tmp_path: Path) -> None:
