@@ -70,13 +70,15 @@ class Structure:
         Raises:
             OutputParserException: If it holds none.
         """
+        fault = f"the answer is no JSON that fits the schema {self._name}"
         try:
-            return self._adapter.validate_json(str(answer.text))
+            value = self._adapter.validate_json(str(answer.text))
         except ValidationError as error:
             why = _WITHOUT_OBJECT.get(kind_of_answer(answer)) or " ".join(_described(error))
-            raise OutputParserException(
-                f"the answer is no JSON that fits the schema {self._name}: {why}"
-            ) from error
+            raise OutputParserException(f"{fault}: {why}") from error
+        if self._misfits(value):  # which may quote what was judged
+            raise OutputParserException(f"{fault}, although it is an object")
+        return value
 
     def read_with_raw(self, answer: AIMessage) -> dict[str, Any]:
         """Return the answer, the object in it, and the error where there is none, as LangChain's models do."""
@@ -87,10 +89,19 @@ class Structure:
 
     def _faults(self, text: str) -> list[str]:
         try:
-            self._adapter.validate_json(text)
+            return self._misfits(self._adapter.validate_json(text))
         except ValidationError as error:
             return _described(error)
-        return []
+
+    def _misfits(self, value: object) -> list[str]:
+        """Return what is wrong with an object by a JSON schema; a class has checked its own already."""
+        if not isinstance(self._schema, Mapping):
+            return []
+        wrapped = self._schema.get("json_schema", {"schema": self._schema})
+        schema = wrapped.get("schema") if isinstance(wrapped, Mapping) else None
+        if not isinstance(schema, Mapping) or schema.get("type") == "json_object":
+            return []
+        return _faults_in(value, schema, whole="the object")
 
 
 def check_first(structure: Structure, judge: object, *, success_rating: int) -> Judge:
@@ -325,23 +336,23 @@ def schemas_in(tools: object) -> dict[str, Mapping[str, Any]]:
     return schemas
 
 
-def _faults_in(arguments: object, schema: Mapping[str, Any]) -> list[str]:
+def _faults_in(value: object, schema: Mapping[str, Any], *, whole: str = "its arguments") -> list[str]:
     validate = _validator_class()
     if validate is None:
-        return list(_plain_faults(arguments, schema, "", _DEEPEST))[:_MOST_FAULTS]
+        return list(_plain_faults(value, schema, "", _DEEPEST))[:_MOST_FAULTS]
     try:
-        faults = sorted(validate(schema, arguments), key=lambda fault: list(map(str, fault.path)))
+        faults = sorted(validate(schema, value), key=lambda fault: list(map(str, fault.path)))
     except Exception:  # noqa: BLE001 - a schema that cannot be read, or refers elsewhere, is not the model's fault
         return []
-    return list(dict.fromkeys(fault for one in faults for fault in _instructions(one)))[:_MOST_FAULTS]
+    return list(dict.fromkeys(fault for one in faults for fault in _instructions(one, whole)))[:_MOST_FAULTS]
 
 
-def _instructions(fault: Any) -> Iterator[str]:
+def _instructions(fault: Any, whole: str) -> Iterator[str]:
     place = fault.json_path.removeprefix("$").removeprefix(".")
     if fault.validator == "required":
         yield from (_missing(key, place) for key in fault.validator_value if key not in fault.instance)
     else:
-        yield f"{place or 'its arguments'}: {fault.message[:_LONGEST]}."
+        yield f"{place or whole}: {fault.message[:_LONGEST]}."
 
 
 def _missing(key: str, place: str) -> str:

@@ -164,7 +164,7 @@ class ScriptedModel(HintsAtGuesses, BaseChatModel, arbitrary_types_allowed=True)
     Tokens are counted as blank-separated words, so that budgets and totals have something to count.
 
     Args:
-        script: The lines, or the function.
+        script: The lines, one line by itself, or the function.
         cycle: Whether to start again after the last line.
         name: Model name, as reported in replies.
         delay_s: Seconds to wait before each reply.
@@ -433,7 +433,7 @@ class ScriptedJudge(Judge):
     Instead of lines, pass a function from the sample to a line.
 
     Args:
-        script: The lines, or the function.
+        script: The lines, one line by itself, or the function.
         cycle: Whether to start again after the last line.
         name: The judge's name.
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import pickle
+import sys
+import typing
 from collections.abc import Iterator
 from typing import Any
 
@@ -146,6 +148,42 @@ def test_a_refusal_is_no_broken_json(server: ModelServer) -> None:
             structured = SelfRefine(client, good, max_attempts=1).with_structured_output(City)
             with pytest.raises(OutputParserException, match=f"fits the schema City: {reason}"):
                 structured.invoke("where?")
+
+
+def test_an_object_that_a_json_schema_does_not_allow_is_refused_without_the_judge(server: ModelServer) -> None:
+    """Types, missing fields and limits count as those of a class do; the error quotes nothing of the answer."""
+    limits = {"title": "Town", "type": "object", "required": ["people"]}
+    schema = {**limits, "properties": {"people": {"type": "integer", "minimum": 1}}}
+    wrapped = {"type": "json_schema", "json_schema": {"name": "Town", "schema": schema}}
+    judge = ScriptedJudge([True], cycle=True)
+    with OpenAICompatible(server.url, model="m", api_key="k") as client:
+        for form in (schema, wrapped):
+            for wrong, told in (
+                ('{"people": "xyzzy"}', "people: "),
+                ("{}", "people is missing"),
+                ('{"people": 0}', "people"),
+            ):
+                server.reply = in_turn(Reply(wrong), Reply('{"people": 2}'))
+                assert SelfRefine(client, judge).with_structured_output(form).invoke("where?") == {"people": 2}
+                assert told in server.requests[-1]["messages"][-1]["content"]
+        assert len(judge.samples) == 6
+        server.reply = in_turn(Reply('{"people": "xyzzy"}'))
+        with pytest.raises(OutputParserException, match="fits the schema Town, although") as raised:
+            SelfRefine(client, judge, max_attempts=1).with_structured_output(schema).invoke("where?")
+        assert "xyzzy" not in str(raised.value)
+        anything = {"type": "json_object"}
+        assert SelfRefine(client, judge).with_structured_output(anything).invoke("where?") == {"people": "xyzzy"}
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="pydantic reads the standard TypedDict there")
+def test_a_typed_dict_that_pydantic_cannot_read_is_told_from_one_that_it_can() -> None:
+    """The line does not ask for a TypedDict where one was given."""
+
+    class Standard(typing.TypedDict):
+        name: str
+
+    with pytest.raises(ConfigurationError, match="typing_extensions"):
+        SelfRefine(ScriptedModel([]), good).with_structured_output(Standard)
 
 
 @pytest.mark.parametrize("kind", ["agent", "function", "chain"])
