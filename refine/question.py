@@ -168,7 +168,7 @@ def _messages(value: Any) -> list[BaseMessage]:
         return value.to_messages()
     if isinstance(value, BaseMessage):
         return [value]
-    if not isinstance(value, Sequence):
+    if not isinstance(value, Sequence) or isinstance(value, bytes):
         raise InputError(f"cannot read {shortened(value)} as a question; give a text or a list of messages")
     try:
         return convert_to_messages(value)
@@ -645,9 +645,9 @@ def _kept_unless_raised(outcomes: list[Outcome]) -> Iterator[None]:
 
 
 def _several(questions: Any) -> Any:
-    if isinstance(questions, str):
+    if isinstance(questions, str | bytes | Mapping) or hasattr(questions, "columns"):
         raise InputError("batch takes a list of questions, batch([question]); one alone is invoke(question)")
-    return questions
+    return list(questions)  # a generator and a column of pandas are lists to their users
 
 
 def _refusal_of(unknown: Mapping[str, Any]) -> ConfigurationError:

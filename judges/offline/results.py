@@ -287,7 +287,9 @@ class Evaluation(HintedModel):
     def __repr__(self) -> str:
         rows = len(self)
         means = {
-            name: f"unscored{self._first_reason(name)}" if one.mean is None else f"{one.mean:.3f}"
+            name: f"unscored{self._first_reason(name)}"
+            if one.mean is None
+            else f"{one.mean:.3f}" + f" ({one.n - one.scored} unscored)" * (one.scored < one.n)
             for name, one in self.summary.items()
         }
         if not rows:

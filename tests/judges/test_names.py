@@ -187,6 +187,8 @@ def test_an_evaluation_shows_its_figures() -> None:
     assert repr(evaluation) == str(evaluation) == "Evaluation(2 rows, length 0.500, polite 0.000)"
     silent = evaluate([{"question": "?"}], Length(at_most=3))
     assert repr(silent) == "Evaluation(1 row, length unscored: there is no answer to judge)"
+    some = evaluate([{"answer": "ok"}, {"question": "?"}], Length(at_most=2))
+    assert repr(some) == "Evaluation(2 rows, length 1.000 (1 unscored))"
 
 
 def test_no_secret_is_shown(tmp_path: object) -> None:

@@ -256,6 +256,28 @@ def test_without_the_extra_one_line_names_it() -> None:
     assert result.stderr == "refine: typer missing; install the extra: selfrefine[cli]\n"
 
 
+def test_commands_that_calculate_nothing_need_no_numpy(tmp_path: Path) -> None:
+    """With the extra `cli` alone judges are found and begun, and runs read; the rest says what to add."""
+    without = "import sys; sys.modules |= {'numpy': None, 'scipy': None}; from refine.cli import main; main()"
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"question": "q", "answer": "abc"}\n', encoding="utf-8")
+    for command, code, said in (
+        (["judges", "--find", "json"], 0, "judges; refine judges NAME tells more of one"),
+        (["new-judge", "brevity", "--out", tmp_path / "brevity"], 0, "refine evaluate rows.jsonl --judge brevity"),
+        (["evaluate", rows, "--judge", "length:at_most=3", "--out", tmp_path / "run"], 0, "1 row in"),
+        (["report", tmp_path / "run"], 0, "report.html"),
+        (["verify", rows], 0, "nothing is sealed"),
+        (
+            ["compare", tmp_path / "run", tmp_path / "run"],
+            2,
+            "is not installed; install the extra: selfrefine[trust]",
+        ),
+    ):
+        result = shell("-c", without, *map(str, command))
+        assert (result.returncode, "Traceback" in result.stderr) == (code, False), result.stderr
+        assert said in result.stdout + result.stderr
+
+
 def test_the_judges_are_listed() -> None:
     """Each with what it asks; the list can be narrowed, and one is told all about, found by an alias."""
     result = refine("judges")

@@ -10,6 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from langchain.agents import create_agent
 from pydantic import SecretStr
@@ -382,6 +383,8 @@ GUESSED_CALLS = (
     ("refiner().invoke('Hi', max_attempts=2)", "context={'max_attempts': 2}"),
     ("refiner().invoke('Hi', contexts=['a'])", "evidence={'contexts': ...}"),
     ("refiner().batch('Hi')", "batch takes a list of questions"),
+    ("refiner().batch({'messages': 'Hi'})", "batch takes a list of questions"),
+    ("refiner().invoke(b'Hi')", "cannot read b'Hi' as a question; give a text or a list of messages"),
     ("refiner()('Hi')", "invoke(question) returns the answer"),
     ("refiner(max_attempts=1).refine('Hi').final_answer", "did you mean 'answer'?"),
     ("refiner(max_attempts=1).refine('Hi').xyzzy", "it has answer, attempts, best"),
@@ -494,6 +497,14 @@ def test_an_option_of_other_programs_is_answered_with_ours(command: str, line: s
     result = CliRunner().invoke(app, command.split())
     assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
     assert line in result.stderr
+
+
+def test_a_batch_takes_what_gives_questions_one_by_one() -> None:
+    """A generator, or a column of pandas, as well as a list."""
+    listed: list[Any] = [(text for text in ("a", "b")), pd.Series(["a", "b"])]
+    for questions in listed:
+        guarded = SelfRefine(ScriptedModel(["draft"], cycle=True), ScriptedJudge([4], cycle=True))
+        assert [answer.text for answer in guarded.batch(questions)] == ["draft", "draft"]
 
 
 def test_an_evaluation_of_nothing_says_so() -> None:

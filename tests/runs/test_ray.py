@@ -64,7 +64,7 @@ def server() -> Iterator[ModelServer]:
 @pytest.mark.skipif(HAS_RAY, reason="Ray is installed")
 def test_a_missing_extra_is_one_line() -> None:
     """Without Ray the line names the extra."""
-    with pytest.raises(ConfigurationError, match=r"not installed: pip install 'selfrefine\[ray\]'$"):
+    with pytest.raises(ConfigurationError, match=r"not installed; install the extra: selfrefine\[ray\]$"):
         evaluate_ray(ROWS, Length(at_most=3))
 
 

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from scipy import optimize, special
 
-from judges.errors import ConfigurationError
 from judges.offline import statistics as st
 from tests.loops.recorded import V_B
 
@@ -596,16 +595,8 @@ def test_the_instrumental_regression() -> None:
     close(fit.errors, (0.20439716883511017, 0.06730772611564553, 0.08940963219246185))
 
 
-def test_a_missing_library_is_named_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without numpy the error names the extra; an unknown name is an AttributeError as everywhere."""
-
-    def missing(name: str) -> object:
-        raise ModuleNotFoundError("No module named 'scipy'", name="scipy")
-
-    monkeypatch.setattr(st, "import_module", missing)
-    monkeypatch.delitem(vars(st), "sign_flip", raising=False)
-    with pytest.raises(ConfigurationError, match=r"selfrefine\[trust\]"):
-        _ = st.sign_flip
+def test_an_unknown_name_is_an_attribute_error_as_everywhere() -> None:
+    """Names are looked up when they are first used."""
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = st.nothing
 

@@ -695,7 +695,7 @@ def _parquet_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     try:
         from pyarrow import ArrowInvalid, parquet  # noqa: PLC0415 - an extra
     except ModuleNotFoundError:
-        raise ConfigurationError("reading .parquet needs the extra: pip install 'selfrefine[parquet]'") from None
+        raise ConfigurationError("reading .parquet needs the extra: selfrefine[parquet]") from None
     try:
         with parquet.ParquetFile(path) as file:
             rows = chain.from_iterable(map(rows_in, file.iter_batches(batch_size=1024)))

@@ -571,7 +571,7 @@ def _dataset(ds: object) -> Dataset:
         from ray import data  # noqa: PLC0415 - likewise
     except ImportError as error:
         raise ConfigurationError(
-            "evaluate_ray needs Ray Data, which is not installed: pip install 'selfrefine[ray]'"
+            "evaluate_ray needs Ray Data, which is not installed; install the extra: selfrefine[ray]"
         ) from error
     if isinstance(ds, data.Dataset):
         return ds

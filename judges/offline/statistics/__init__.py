@@ -1,16 +1,14 @@
 """Arithmetic over results: plain functions, lists in, values out.
 
 What has no defined value is None, with a reason where the function returns a record: `too_few`, `one_class`,
-`zero_variance`, `no_overlap` or `not_identified`. Functions that need numpy and scipy (the extra `trust`) are
-loaded when they are first used.
+`zero_variance`, `no_overlap` or `not_identified`. Functions that need numpy and scipy (the extra `trust`) load
+them when they are first used.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING
-
-from judges.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from judges.offline.statistics.benefit import LoopBenefit, RiseGap, judged_together, loop_benefit, rise_gap
@@ -172,14 +170,7 @@ def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     modules = (import_module(f"{__name__}.{home}") for home in _MODULES)
-    try:
-        value = globals()[name] = next(getattr(module, name) for module in modules if hasattr(module, name))
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] not in {"numpy", "scipy"}:
-            raise
-        raise ConfigurationError(
-            f"{name} needs {error.name}, which is not installed: pip install 'selfrefine[trust]'"
-        ) from error
+    value = globals()[name] = next(getattr(module, name) for module in modules if hasattr(module, name))
     return value
 
 

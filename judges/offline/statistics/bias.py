@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
-from scipy import special
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from judges.offline.statistics import resampling
 from judges.offline.statistics.comparing import mcnemar, sign_flip
-from judges.offline.statistics.intervals import Undefined, holm, is_number, normal_quantile, p_text
+from judges.offline.statistics.intervals import Undefined, holm, is_number, later, normal_quantile, p_text
 
-_Array = NDArray[np.float64]
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    _Array = NDArray[np.float64]
+else:
+    np = later("numpy")
+special = later("scipy.special")
+
 Finding = Literal["flagged", "small", "not enough data", "association"]
 
 _LEVEL = 0.05

@@ -8,15 +8,20 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from statistics import NormalDist
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
-from scipy import special
+from typing import TYPE_CHECKING, Any
 
 from judges.offline.statistics import resampling
 from judges.offline.statistics.benefit import LoopBenefit, judged_together, loop_benefit
-from judges.offline.statistics.intervals import Figure, Undefined, holm, normal_quantile
+from judges.offline.statistics.intervals import Figure, Undefined, holm, later, normal_quantile
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    _Array = NDArray[np.float64]
+else:
+    np = later("numpy")
+special = later("scipy.special")
 
 _EXACT_UP_TO = 16
 """Most differences other than 0 for which all sign patterns are enumerated."""
@@ -167,8 +172,6 @@ def sign_flip(
         hits += int((np.abs(signs @ sizes) >= observed).sum())
     return (1 + hits) / (1 + flips)
 
-
-_Array = NDArray[np.float64]
 
 _POINTS = {"A": 1.0, "T": 0.5, "B": 0.0}
 _LEAST_SHARE = 0.2

@@ -5,13 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-import numpy as np
-from numpy.typing import NDArray
-from scipy import special
-
-from judges.offline.statistics.intervals import Figure, clopper_pearson, normal_quantile, share
+from judges.offline.statistics.intervals import Figure, clopper_pearson, later, normal_quantile, share
 from judges.offline.statistics.resampling import (
     chosen,
     cluster_rows,
@@ -24,7 +20,15 @@ from judges.offline.statistics.resampling import (
 )
 from judges.offline.statistics.resampling import verdicts as pass_or_fail
 
-_Array = NDArray[np.float64]
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    _Array = NDArray[np.float64]
+else:
+    np = later("numpy")
+special = later("scipy.special")
+
 _Variant = Literal["default", "reference"]
 
 _LEAST_INFORMATION = 0.1

@@ -5,11 +5,41 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from importlib import import_module
 from itertools import accumulate, groupby
 from numbers import Real
 from statistics import NormalDist, StatisticsError, correlation
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
+from judges.errors import ConfigurationError
+
+
+class later:  # noqa: N801 - it stands where a module does
+    """A library that is imported when something of it is first used, so that others can be imported without it.
+
+    Args:
+        name: The library, by its whole name.
+
+    Raises:
+        ConfigurationError: If it is not installed, when it is first used.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        try:
+            value = self.__dict__[name] = getattr(import_module(self._name), name)
+        except ModuleNotFoundError as error:
+            raise ConfigurationError(
+                f"{error.name} is not installed; install the extra: selfrefine[trust]"
+            ) from None
+        return value
+
+
+special, stats = later("scipy.special"), later("scipy.stats")
 _ROUNDING = 1e-6
 _LEAST = 3
 """Fewest pairs over which a correlation means anything."""
@@ -139,8 +169,6 @@ def kendall_tau(xs: Sequence[float], ys: Sequence[float]) -> float | None:
     """Return Kendall's tau-b, which counts ties; None for fewer than 3 pairs, or where one never varies."""
     if len(xs) < _LEAST or len(set(xs)) == 1 or len(set(ys)) == 1:
         return None
-    from scipy import stats  # noqa: PLC0415 - the other functions of this module need no scipy
-
     return float(stats.kendalltau(xs, ys).statistic)
 
 
@@ -160,8 +188,6 @@ def clopper_pearson(wins: float, n: float, *, level: float = 0.95) -> tuple[floa
 
     For a one-sided 95 % bound take one end of the interval of level 0.9. Effective counts need not be whole.
     """
-    from scipy import special  # noqa: PLC0415 - the other functions of this module need no scipy
-
     if not 0 <= wins <= n or n == 0:
         raise ValueError(f"counts satisfy 0 <= wins <= n and n > 0; they are {wins!r} of {n!r}")
     tail = (1 - level) / 2

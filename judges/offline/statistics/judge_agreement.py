@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Literal
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Literal, get_args
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
-
-from judges.offline.statistics.intervals import EXACT, Figure, Undefined, clopper_pearson, share
+from judges.offline.statistics.intervals import EXACT, Figure, Undefined, clopper_pearson, later, share
 from judges.offline.statistics.resampling import (
-    Indices,
     bootstrap_rows,
     chosen,
     cluster_rows,
@@ -25,7 +21,15 @@ from judges.offline.statistics.resampling import (
 )
 from judges.verdict import HIGHEST, LOWEST
 
-_Array = NDArray[np.float64]
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import ArrayLike, NDArray
+
+    from judges.offline.statistics.resampling import Indices
+
+    _Array = NDArray[np.float64]
+else:
+    np = later("numpy")
 
 _BINS = 10
 
@@ -154,8 +158,8 @@ def cohen_kappa(
         weights: Design weight of each row.
         levels: All levels of the scale, those that do not occur included: kappa must not depend on which do.
     """
-    chosen(weighting, _COSTS, "weighting")
-    return _kappa(_table(human, judge, weights, levels), _costs(levels)[weighting])
+    chosen(weighting, get_args(_Weighting), "weighting")
+    return _kappa(_table(human, judge, weights, levels), _costs(tuple(levels))[weighting])
 
 
 def _kappa(table: _Array, costs: _Array) -> float | None:
@@ -168,7 +172,8 @@ def _kappa(table: _Array, costs: _Array) -> float | None:
     return None if by_chance == 0 else 1 - float((costs * table).sum()) / by_chance
 
 
-def _costs(levels: Sequence[float]) -> dict[_Weighting, _Array]:
+@lru_cache(maxsize=8)
+def _costs(levels: tuple[float, ...]) -> dict[_Weighting, _Array]:
     """Return what each disagreement costs: the same for all, its size, or its square."""
     places = floats(levels)
     gaps = np.abs(places[:, None] - places[None, :])
@@ -381,11 +386,7 @@ def _kappa_of(h: _Array, j: _Array, w: _Array, weighting: _Weighting) -> float |
     size = len(LEVELS)
     cells = ((h - LOWEST) * size + (j - LOWEST)).astype(np.intp)
     counts = np.bincount(cells, weights=w, minlength=size * size).astype(np.float64)
-    return _kappa(counts.reshape(size, size), _COSTS[weighting])
-
-
-_COSTS = _costs(LEVELS)
-_PASS_COSTS = _costs((0, 1))["none"]
+    return _kappa(counts.reshape(size, size), _costs(LEVELS)[weighting])
 
 
 def _pass_figures(
@@ -459,7 +460,7 @@ def _balanced(tp: float, fp: float, fn: float, tn: float) -> float | None:
 
 
 def _pass_kappa(tp: float, fp: float, fn: float, tn: float) -> float | None:
-    return _kappa(np.array([[tp, fn], [fp, tn]], float), _PASS_COSTS)
+    return _kappa(np.array([[tp, fn], [fp, tn]], float), _costs((0, 1))["none"])
 
 
 def _ac1(tp: float, fp: float, fn: float, tn: float) -> float | None:

@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-import numpy as np
-from numpy.typing import NDArray
-from scipy import special
-
-from judges.offline.statistics.intervals import benjamini_yekutieli
+from judges.offline.statistics.intervals import benjamini_yekutieli, later
 from judges.offline.statistics.judge_agreement import LEVELS, cohen_kappa
 from judges.offline.statistics.resampling import chosen, finite, floats, listed, same_length
 
-_Array = NDArray[np.float64]
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    _Array = NDArray[np.float64]
+else:
+    np = later("numpy")
+special = later("scipy.special")
+
 _Unit = Sequence[float | None]
 
 _LEAST_ROWS = 30

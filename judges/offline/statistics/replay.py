@@ -6,13 +6,18 @@ from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
-from judges.offline.statistics.intervals import Figure
+from judges.offline.statistics.intervals import Figure, later
 from judges.offline.statistics.resampling import cluster_rows, listed, same_length, whole
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    _Counts = NDArray[np.float64]
+else:
+    np = later("numpy")
 
 Ratings = Sequence[float | None]
 End = Literal["pass", "exhausted", "patience", "censored"]
@@ -366,9 +371,6 @@ def best_and_last(runs: Sequence[Ratings]) -> tuple[Figure, Figure]:
         return Figure.undefined("too_few", 0), Figure.undefined("too_few", 0)
     share = sum(difference > 0 for difference in differences) / n
     return Figure(value=float(np.mean(differences)), n=n), Figure(value=share, n=n)
-
-
-_Counts = NDArray[np.float64]
 
 
 def curve_intervals(

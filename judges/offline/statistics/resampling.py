@@ -5,15 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Iterable, Sequence, Sized
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-from scipy import special
+from judges.offline.statistics.intervals import Figure, is_number, later
 
-from judges.offline.statistics.intervals import Figure, is_number
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
-_Array = NDArray[np.float64]
+    _Array = NDArray[np.float64]
+    Indices = NDArray[np.intp]
+else:
+    np = later("numpy")
+special = later("scipy.special")
 
 
 def floats(values: Any) -> _Array:
@@ -155,7 +159,6 @@ def listed(values: object, name: str, *, text: bool = False) -> Sequence[Any]:
     return values if isinstance(values, Sequence | np.ndarray) else list(values)  # type: ignore[return-value]  # an array is as good
 
 
-Indices = NDArray[np.intp]
 _INDICATIVE_BELOW = 30
 _MOST_DROPPED = 0.05
 _MOST_PARTS = 1_000
