@@ -208,7 +208,8 @@ def _csv_records(path: Path, *, encoding: str) -> Iterator[tuple[int, _Record]]:
             where = f"{path}, line {reader.line_num + before}"
             raise BadSample(f"{where}: {_not_encoded(encoding, error.start)}") from None
         except (csv.Error, BadSample) as error:
-            raise BadSample(f"{path}, line {line}: {_csv_fault(error)}") from error
+            fault = str(error).replace("unexpected end of data", "a quotation mark is opened here and never closed")
+            raise BadSample(f"{path}, line {line}: {fault}") from error
 
 
 def _csv_row(record: _Record) -> Mapping[str, Any]:
@@ -251,11 +252,6 @@ def _record(columns: list[str], cells: list[str]) -> _Record:
     """Return a record by column; cells that have no column are under None."""
     record: _Record = dict(zip(columns, cells, strict=False))
     return record if len(cells) <= len(columns) else {**record, None: cells[len(columns) :]}
-
-
-def _csv_fault(error: Exception) -> str:
-    text = str(error)
-    return "a quotation mark is opened here and never closed" if text == "unexpected end of data" else text
 
 
 def _check_columns(names: Iterable[str], fault: type[JudgesError] = ConfigurationError) -> None:
