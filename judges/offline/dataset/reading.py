@@ -208,8 +208,8 @@ def _csv_records(path: Path, *, encoding: str) -> Iterator[tuple[int, _Record]]:
             where = f"{path}, line {reader.line_num + before}"
             raise BadSample(f"{where}: {_not_encoded(encoding, error.start)}") from None
         except (csv.Error, BadSample) as error:
-            fault = str(error).replace("unexpected end of data", "a quotation mark is opened here and never closed")
-            raise BadSample(f"{path}, line {line}: {fault}") from error
+            why = str(error).replace("unexpected end of data", "a quotation mark is opened here and never closed")
+            raise BadSample(f"{path}, line {line}: {why}") from error
 
 
 def _csv_row(record: _Record) -> Mapping[str, Any]:
