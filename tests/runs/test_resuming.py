@@ -271,7 +271,7 @@ def test_shards_merge_into_the_whole(tmp_path: Path) -> None:
         ([parts[0], parts[0]], "the same shard is named twice"),
         ([parts[0], tmp_path / "whole"], "is a whole run"),
         ([tmp_path / "none"], "holds no run"),
-        ([parts[0], other, parts[2]], "are not shards of one run: the judge 'length' (its settings"),
+        ([parts[0], other, parts[2]], "are not shards of one run: the judge 'length' (is length:at_most=2"),
     ):
         assert text in line_of(refine("merge", *wrong, "--out", tmp_path / "new"))
     for shard in ("0/3", "4/3", "x", "1/", "1/3/4"):
