@@ -71,7 +71,7 @@ def test_what_changed_is_refused_unless_accepted(tmp_path: Path) -> None:
     assert json.loads(result.stdout)["judges"]["length"]["ratings"] == {"1": 1, "2": 0, "3": 0, "4": 5}
     samples = [{"question": "q", "answer": str(i)} for i in range(3)]
     evaluate(samples, Length(at_most=3), run=tmp_path / "python")
-    with pytest.raises(ConfigurationError, match="the judge 'length' \\(its settings, prompt or model\\)"):
+    with pytest.raises(ConfigurationError, match="the judge 'length' \\(has at_most=0 instead of 3\\)"):
         evaluate(samples, Length(at_most=0), run=tmp_path / "python", resume=True)
     other = [samples[0], {"question": "q", "answer": "x"}, samples[2]]
     with pytest.raises(ConfigurationError, match="row 1 changed since 'length' judged it"):
@@ -82,6 +82,20 @@ def test_what_changed_is_refused_unless_accepted(tmp_path: Path) -> None:
     assert evaluate(samples, Length(at_most=0), run=settings)["length"].mean == 0.0
     rows.unlink()
     assert "is gone; say where it is now with --rows FILE" in line_of(refine("resume", run))
+
+
+def test_a_run_whose_judge_an_update_changed_is_told_what_changed_and_how_to_add_judges(tmp_path: Path) -> None:
+    """A judge's other prompt is named as that, and the command that is told for it is one that there is."""
+    rows, run = write_rows(tmp_path / "rows.jsonl", 2), tmp_path / "run"
+    assert refine("evaluate", rows, "--judge", "length:at_most=3", "--out", run).exit_code == 0
+    written = json.loads((run / "run.json").read_text())
+    written["judges"][0] |= {"fingerprint": "an older one", "prompts": {"length.toml": "older words"}}
+    (run / "run.json").write_text(json.dumps(written))
+    line = line_of(refine("rescore", run, "--judge", "json"))
+    assert "the judge 'length' (has another prompt)" in line
+    assert f"`refine resume {run} --accept-changes`" in line
+    assert refine("resume", run, "--accept-changes").exit_code == 0
+    assert refine("rescore", run, "--judge", "json").exit_code == 0
 
 
 def test_results_are_gone_while_cells_are_missing_again(tmp_path: Path) -> None:
@@ -257,7 +271,7 @@ def test_shards_merge_into_the_whole(tmp_path: Path) -> None:
         ([parts[0], parts[0]], "the same shard is named twice"),
         ([parts[0], tmp_path / "whole"], "is a whole run"),
         ([tmp_path / "none"], "holds no run"),
-        ([parts[0], other, parts[2]], "are not shards of one run: the judge 'length' (its settings"),
+        ([parts[0], other, parts[2]], "are not shards of one run: the judge 'length' (is length:at_most=2"),
     ):
         assert text in line_of(refine("merge", *wrong, "--out", tmp_path / "new"))
     for shard in ("0/3", "4/3", "x", "1/", "1/3/4"):

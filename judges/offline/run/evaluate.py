@@ -446,9 +446,10 @@ def check_free(folder: Path, *, is_ours: bool = False) -> None:
 def _check_unchanged(now: Manifest, before: Manifest, settings: RunSettings) -> None:
     changes = now.changes(before, rescored=settings.rescored)
     if changes and not settings.accept_changes:
+        again = f"`refine resume {settings.folder} --accept-changes`" if settings.rescored else "--accept-changes"
         raise ConfigurationError(
             f"changed since {settings.folder} began: {'; '.join(changes)}; undo it, or judge what changed again "
-            f"with --accept-changes (accept_changes=True)"
+            f"with {again} (accept_changes=True)"
         )
 
 

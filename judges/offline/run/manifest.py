@@ -136,7 +136,7 @@ class Manifest(BaseModel, frozen=True, extra="forbid"):
         old = {judge.name: judge.fingerprint for judge in before.judges}
         new = {judge.name: judge.fingerprint for judge in self.judges}
         for name in [name for name in new if name not in rescored and old.get(name) != new[name]]:
-            what = "its settings, prompt or model" if name in old else "new"
+            what = _change_of(before.by_name[name], self.by_name[name]) if name in old else "new"
             changes.append(f"the judge {name!r} ({what})")
         changes += [f"the judge {name!r} (missing now)" for name in old if name not in new]
         return changes
