@@ -241,6 +241,15 @@ def test_the_bounds_of_a_win_rate_count_questions_as_it_does() -> None:
     close((partial.lowest, partial.value, partial.highest), (4 / 9, 0.5, 0.5))
 
 
+def test_rows_that_all_agree_leave_doubt_about_the_next_ones() -> None:
+    """Of twenty equal ratings Wilson's interval is given, not one of no width; over questions where they repeat."""
+    same = st.agreement(digits("4321" * 5), digits("4321" * 5))
+    for name in ("exact", "within_one", "agreement"):
+        close((same[name].value, same[name].low), (1, st.wilson(20, 20)[0]))
+    never = st.agreement(digits("4" * 20), digits("1" * 20), clusters=[row // 2 for row in range(20)])
+    close((never["within_one"].value, never["within_one"].high), (0, st.wilson(0, 10)[1]))
+
+
 def test_win_rates() -> None:
     """A pair counts with the mean of its two orders; a missing order is used or excluded, and said."""
     result = st.win_rate(["AA", "AB", "BB", "AT", "AA", "TT", "BA", "AA", "BB", "AA"])
