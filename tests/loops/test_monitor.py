@@ -210,6 +210,17 @@ def test_a_canary(tmp_path: Path) -> None:
     assert unjudged.reason == "not_identified"
 
 
+def test_a_canary_whose_hard_rows_stand_together_raises_no_alarm(tmp_path: Path) -> None:
+    """A judge that errs on the same eight rows as ever has not changed, wherever in the file they stand."""
+    path = write_loops(tmp_path / "a.jsonl", ["4"])
+    hard = {f"question {number}?" for number in range(8)}
+    same = ScriptedJudge(lambda sample: 4 if (sample.response == "good") is (sample.user_input not in hard) else 1)
+    report = monitor(path, canary=canary_rows(100, wrong=8), judge=same)
+    assert report.canary is not None
+    assert (report.canary.right_before, report.canary.right_now, report.canary.p) == (92, 92, 1)
+    assert (report.canary.alarm, report.alarm) == (False, False)
+
+
 def test_a_canary_of_loops_that_accept_by_score(tmp_path: Path) -> None:
     """What is rated 4 and scored below the loops' score is refused, before and now."""
     path = write_loops(tmp_path / "a.jsonl", ["4"], success_score=0.9)

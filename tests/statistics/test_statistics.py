@@ -225,6 +225,31 @@ def test_tests_of_a_difference() -> None:
     close(st.mcnemar([1] * 9 + [0] * 2 + [1], [0] * 9 + [1] * 2 + [1]), 0.0654296875)
 
 
+def test_mid_p_of_many_questions_is_a_probability() -> None:
+    """Between the exact tail and the next smaller one, also where the number of orders is no float any more."""
+    for b, c in ((560, 480), (700, 500), (30_000, 29_000), (1_200, 0)):
+        exact, mid = st.mcnemar(b, c), st.mcnemar(b, c, mid_p=True)
+        assert 0.4 * exact <= mid <= exact, (b, c)
+    close(st.mcnemar(700, 500, mid_p=True), 7.287284355532414e-09, 1e-18)
+
+
+def test_the_bounds_of_a_win_rate_count_questions_as_it_does() -> None:
+    """Without an excluded pair they are the win rate itself, however many pairs a question has."""
+    full = st.win_rate(["AA"] * 9 + ["BB"], clusters=["q"] * 9 + ["r"])
+    assert (full.lowest, full.value, full.highest) == (0.5, 0.5, 0.5)
+    partial = st.win_rate(["AA"] * 8 + ["..", "BB"], clusters=["q"] * 9 + ["r"])
+    close((partial.lowest, partial.value, partial.highest), (4 / 9, 0.5, 0.5))
+
+
+def test_rows_that_all_agree_leave_doubt_about_the_next_ones() -> None:
+    """Of twenty equal ratings Wilson's interval is given, not one of no width; over questions where they repeat."""
+    same = st.agreement(digits("4321" * 5), digits("4321" * 5))
+    for name in ("exact", "within_one", "agreement"):
+        close((same[name].value, same[name].low), (1, st.wilson(20, 20)[0]))
+    never = st.agreement(digits("4" * 20), digits("1" * 20), clusters=[row // 2 for row in range(20)])
+    close((never["within_one"].value, never["within_one"].high), (0, st.wilson(0, 10)[1]))
+
+
 def test_win_rates() -> None:
     """A pair counts with the mean of its two orders; a missing order is used or excluded, and said."""
     result = st.win_rate(["AA", "AB", "BB", "AT", "AA", "TT", "BA", "AA", "BB", "AA"])

@@ -375,6 +375,11 @@ def _rating_figures(h: _Array, j: _Array, w: _Array, interval: partial[Figure]) 
     names: dict[str, _Weighting] = {"kappa": "none", "kappa_linear": "linear", "kappa_quadratic": "quadratic"}
     means = {"exact": h == j, "within_one": np.abs(h - j) <= 1, "mean_difference": j - h}
     figures = {name: interval(partial(mean, values.astype(float))) for name, values in means.items()}
+    questions = len(interval.keywords["groups"])
+    for name in ("exact", "within_one"):
+        if means[name].all() or not means[name].any():  # resampling rows that are all alike shows no doubt
+            wins = questions if means[name].all() else 0
+            figures[name] = Figure.of_share(wins, questions, level=interval.keywords["level"])
     for name, weighting in names.items():
         undefined = (h == h[:1]).all() or kappa(weighting, np.arange(len(h))) is None
         figures[name] = Figure.undefined("one_class", len(h)) if undefined else interval(partial(kappa, weighting))
