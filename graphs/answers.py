@@ -25,7 +25,8 @@ from pydantic import Field, JsonValue, SkipValidation
 from graphs.policy import OnRefusal, Policy
 from judges.errors import ConfigurationError, shortened
 from judges.judge import Judge
-from judges.models.prompt_and_reply import ending_of, finish_reason_of, reason_in
+from judges.models.prompt_and_reply import ending_of, finish_reason_of, has_failed, reason_in
+from judges.models.providers.http_errors import EndpointConnectionError
 from judges.prompting.prompts import Language
 from judges.verdict import Frozen, MaskedSpan, Usage, Verdict
 
@@ -104,6 +105,16 @@ def kind_of_answer(answer: AIMessage) -> AnswerKind:
     if has_text:
         return "text"
     return "filtered" if _blocked_prompt(answer) else "empty"
+
+
+def check_whole(answer: AIMessage) -> None:
+    """Check that the provider did not fail in the midst of an answer.
+
+    Raises:
+        EndpointConnectionError: If it says so at its end.
+    """
+    if has_failed(finish_reason_of(answer.response_metadata)):
+        raise EndpointConnectionError("the model's provider failed in the midst of its answer")
 
 
 def text_of_answer(answer: AIMessage) -> str:

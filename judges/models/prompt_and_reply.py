@@ -94,6 +94,14 @@ def finish_reason_of(metadata: Mapping[str, Any]) -> str:
     return next((reason for reason in reasons if ending_of(reason) != "finished"), reasons[0])
 
 
+_FAILED = frozenset({"abort", "error", "failed", "insufficient_system_resource", "network_error"})
+
+
+def has_failed(reason: str) -> bool:
+    """Check for an ending by which a provider says that it failed in the midst of a reply: the call failed."""
+    return reason.lower() in _FAILED
+
+
 T = TypeVar("T", bound=BaseModel)
 
 _LONGEST_FAULT = 200

@@ -22,7 +22,7 @@ from pydantic import SecretStr
 from yarl import URL
 
 from graphs import Draft, RefineError
-from graphs.answers import CALL_AS_TEXT, CUT_AS_ASKED
+from graphs.answers import CALL_AS_TEXT, CUT_AS_ASKED, check_whole
 from graphs.generators import Delta, DraftRequest, OnDelta
 from graphs.structure import misfit_of, schemas_in
 from judges.errors import AskFailed, ConfigurationError, one_line
@@ -563,7 +563,12 @@ class UpstreamGenerator:
 
     def _read(self, document: protocol.Json) -> tuple[AIMessage, Usage]:
         try:
-            return self._dialect.read_answer(document)
+            answer, usage = self._dialect.read_answer(document)
+            check_whole(answer)
+            return answer, usage
+        except EndpointError:
+            text = "the upstream failed in the midst of its reply, which says so at its end"
+            raise UpstreamFailed(502, text, code="upstream_broken") from None
         except (AttributeError, KeyError, TypeError, ValueError):
             text = "the upstream's reply has fields of no known form"
             raise UpstreamFailed(502, text, code="upstream_reply") from None

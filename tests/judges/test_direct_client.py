@@ -162,13 +162,19 @@ def test_what_a_later_piece_leaves_empty_or_says_again_stays_as_it_was(
 def test_half_an_answer_with_an_error_beside_it_is_a_failed_call(
     server: ModelServer, client: OpenAICompatible
 ) -> None:
-    """OpenRouter says it in the choice or beside it, vLLM in a chunk of its own; the call is repeated."""
+    """OpenRouter says it in the choice or beside it, vLLM in a chunk of its own, others at the end alone.
+
+    The call is repeated.
+    """
     broken = {"code": 502, "message": "gone"}
     choice = {"message": {"content": "The capital is"}, "finish_reason": "error", "error": broken}
     for failed in (
         answered({"choices": [choice]}),
         streamed(piece(content="The capital"), {**piece("error", content=""), "error": broken}),
         streamed(piece(content="The capital"), {"object": "error", **broken}),
+        streamed(piece("abort", content="The capital")),
+        *(Reply("The capital is", finish_reason=end) for end in ("error", "network_error")),
+        Reply("The capital is", finish_reason="insufficient_system_resource"),
     ):
         server.reply = in_turn(failed, Reply("Paris."))
         with no_waiting():

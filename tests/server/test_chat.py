@@ -277,6 +277,17 @@ def test_an_upstream_without_a_usable_reply(
     assert len(requests) == 1
 
 
+@pytest.mark.parametrize("end", ["error", "abort", "network_error", "insufficient_system_resource"])
+def test_half_an_answer_that_ends_with_an_error_is_no_answer(
+    upstream: ModelServer, guard: Guarded, end: str
+) -> None:
+    """GLM and DeepSeek say in the reason alone that they failed: the half is not judged, and does not go out."""
+    script(upstream, Reply("good, but half", finish_reason=end))
+    response = guard.chat()
+    assert (response.status_code, response.json()["error"]["code"]) == (502, "upstream_broken")
+    assert "half" not in response.text
+
+
 def test_errors_sent_with_status_200_and_other_forms(upstream: ModelServer, guard: Guarded) -> None:
     """An error inside a 200 gets the status it names; one that is no JSON gets the form of the API."""
     script(upstream, answered({"error": {"code": 429, "message": "x"}}))

@@ -11,7 +11,7 @@ from typing import Any
 
 from judges.model import ModelRequest, ModelResponse
 from judges.models.likelihood import NOT_GIVEN, REFUSED, tokens_in, with_ratings
-from judges.models.prompt_and_reply import reason_in
+from judges.models.prompt_and_reply import has_failed, reason_in
 from judges.models.providers.http import Endpoint
 from judges.models.providers.http_errors import (
     EndpointConnectionError,
@@ -177,6 +177,7 @@ def read_completion(endpoint: Endpoint, response: EndpointResponse, hidden: Iter
         hidden: Texts of which an error must show nothing.
 
     Raises:
+        EndpointConnectionError: If it ends by saying that the endpoint failed in its midst.
         EndpointStatusError: If the endpoint refused, also where it says so with status 200.
         EndpointReplyError: If it is no chat completion.
     """
@@ -204,6 +205,8 @@ def _payload(body: bytes, response: EndpointResponse | None = None) -> dict[str,
     failed = choices[0] if isinstance(choices, list) and choices else payload
     if isinstance(failed, dict) and isinstance(failed.get("error"), dict):
         raise _error_inside(failed["error"], response)
+    if isinstance(failed, dict) and has_failed(reason_in(failed.get("finish_reason"))):
+        raise EndpointConnectionError("the endpoint failed in the midst of its reply, which says so at its end")
     return payload
 
 
@@ -216,6 +219,7 @@ def parse_completion(body: bytes, request: ModelRequest | None = None, *, refuse
         refused: Whether the endpoint refused to tell that.
 
     Raises:
+        EndpointConnectionError: If it ends by saying that the endpoint failed in its midst.
         EndpointReplyError: If it is not a chat completion with exactly one choice.
         EndpointStatusError: If it is an error sent with status 200, as some gateways do.
     """
