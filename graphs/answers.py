@@ -113,7 +113,7 @@ def check_whole(answer: AIMessage) -> None:
     Raises:
         EndpointConnectionError: If it says so at its end.
     """
-    if has_failed(finish_reason_of(answer.response_metadata)):
+    if has_failed(answer.response_metadata):
         raise EndpointConnectionError("the model's provider failed in the midst of its answer")
 
 

@@ -97,9 +97,9 @@ def finish_reason_of(metadata: Mapping[str, Any]) -> str:
 _FAILED = frozenset({"abort", "error", "failed", "insufficient_system_resource", "network_error"})
 
 
-def has_failed(reason: str) -> bool:
+def has_failed(metadata: Mapping[str, Any]) -> bool:
     """Check for an ending by which a provider says that it failed in the midst of a reply: the call failed."""
-    return reason.lower() in _FAILED
+    return finish_reason_of(metadata).lower() in _FAILED
 
 
 T = TypeVar("T", bound=BaseModel)

@@ -168,14 +168,15 @@ def test_half_an_answer_with_an_error_beside_it_is_a_failed_call(
     """
     broken = {"code": 502, "message": "gone"}
     choice = {"message": {"content": "The capital is"}, "finish_reason": "error", "error": broken}
-    for failed in (
+    replies: tuple[Reply | Wire, ...] = (
         answered({"choices": [choice]}),
         streamed(piece(content="The capital"), {**piece("error", content=""), "error": broken}),
         streamed(piece(content="The capital"), {"object": "error", **broken}),
         streamed(piece("abort", content="The capital")),
         *(Reply("The capital is", finish_reason=end) for end in ("error", "network_error")),
         Reply("The capital is", finish_reason="insufficient_system_resource"),
-    ):
+    )
+    for failed in replies:
         server.reply = in_turn(failed, Reply("Paris."))
         with no_waiting():
             assert text_of(client.chat(ASKED)) == "Paris."

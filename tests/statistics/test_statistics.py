@@ -242,7 +242,7 @@ def test_the_bounds_of_a_win_rate_count_questions_as_it_does() -> None:
 
 
 def test_rows_that_all_agree_leave_doubt_about_the_next_ones() -> None:
-    """Of twenty equal ratings Wilson's interval is given, not one of no width; over questions where they repeat."""
+    """Of twenty equal ratings Wilson's interval is given, not one of no width; over questions, if repeated."""
     same = st.agreement(digits("4321" * 5), digits("4321" * 5))
     for name in ("exact", "within_one", "agreement"):
         close((same[name].value, same[name].low), (1, st.wilson(20, 20)[0]))

@@ -205,7 +205,7 @@ def _payload(body: bytes, response: EndpointResponse | None = None) -> dict[str,
     failed = choices[0] if isinstance(choices, list) and choices else payload
     if isinstance(failed, dict) and isinstance(failed.get("error"), dict):
         raise _error_inside(failed["error"], response)
-    if isinstance(failed, dict) and has_failed(reason_in(failed.get("finish_reason"))):
+    if isinstance(failed, dict) and failed.get("finish_reason") != "stop" and has_failed(failed):
         raise EndpointConnectionError("the endpoint failed in the midst of its reply, which says so at its end")
     return payload
 

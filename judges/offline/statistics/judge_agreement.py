@@ -379,7 +379,8 @@ def _rating_figures(h: _Array, j: _Array, w: _Array, interval: partial[Figure]) 
     for name in ("exact", "within_one"):
         if means[name].all() or not means[name].any():  # resampling rows that are all alike shows no doubt
             wins = questions if means[name].all() else 0
-            figures[name] = Figure.of_share(wins, questions, level=interval.keywords["level"])
+            own = Figure.of_share(wins, questions, level=interval.keywords["level"])
+            figures[name] = figures[name].between(own.low, own.high, own.method)
     for name, weighting in names.items():
         undefined = (h == h[:1]).all() or kappa(weighting, np.arange(len(h))) is None
         figures[name] = Figure.undefined("one_class", len(h)) if undefined else interval(partial(kappa, weighting))
