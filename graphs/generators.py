@@ -19,7 +19,7 @@ from langgraph.pregel import Pregel
 from pydantic import JsonValue
 
 from graphs import langchain_private, langgraph_private
-from graphs.answers import Draft
+from graphs.answers import Draft, check_whole
 from graphs.augment import copy_message, copy_messages
 from graphs.outcome import DraftError
 from graphs.refinement import GeneratorPrompt
@@ -136,6 +136,7 @@ def _draft(messages: Sequence[Any], evidence: Mapping[str, JsonValue] | None = N
     replies = [message for message in messages if isinstance(message, AIMessage)]
     calls = tuple([(reply.response_metadata.get("model_name"), usage_of(reply)) for reply in replies])
     if replies and messages[-1] is replies[-1]:
+        check_whole(replies[-1])
         return Draft(answer=replies[-1], steps=tuple(messages[:-1]), evidence=evidence or {}, calls=calls)
     result = tool_result_in(messages)
     if result is None:

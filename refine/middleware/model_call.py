@@ -24,7 +24,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.errors import GraphBubbleUp
 
 from graphs import Outcome, Refinement, langchain_private
-from graphs.answers import CALL_AS_TEXT, Draft, unread_call
+from graphs.answers import CALL_AS_TEXT, Draft, check_whole, unread_call
 from graphs.augment import copy_messages
 from graphs.drivers import Node, Transition
 from graphs.generators import Delta, DraftRequest, OnDelta
@@ -491,6 +491,7 @@ class ModelCall:
         self.response = response
         message = response.ai_message if isinstance(response, StructuredOutputError) else answer_in(response)
         _refuse_error_text(message)
+        check_whole(message)
         if self._turn.replies:  # LangChain marks what a cache gives as free, and this was paid for
             usage: Any = {name: n for name, n in (message.usage_metadata or {}).items() if name != "total_cost"}
             message.usage_metadata = usage or None

@@ -15,11 +15,11 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 from pydantic import SecretStr
 
-from graphs import Outcome, Policy, self_refine
+from graphs import GeneratorFailed, Outcome, Policy, self_refine
 from graphs.answers import kind_of_answer
 from judges import OpenAICompatible
 from judges.testing import ScriptedJudge, ScriptedModel
-from refine import SelfRefine
+from refine import SelfRefine, SelfRefineMiddleware
 from tests.model_server import Reply, serving
 
 PICTURE: dict[str, Any] = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
@@ -316,3 +316,20 @@ def test_real_clients_are_read_alike(reply: Reply, kind: str, requests: int) -> 
             assert ([attempt.kind for attempt in outcome.attempts]) == [kind] * requests
             assert len(server.requests) - before == requests
             assert outcome.attempts[0].text == (reply.refusal or reply.text or "")
+
+
+@pytest.mark.parametrize("end", ["error", "abort", "network_error", "insufficient_system_resource"])
+def test_half_an_answer_whose_provider_failed_is_a_failed_call(end: str) -> None:
+    """The half is neither judged nor released, also inside an agent, and beside the loop's middleware."""
+    with serving(lambda _: Reply("Half of", finish_reason=end)) as server:
+        whole = ChatOpenAI(model="m", base_url=server.url, api_key=SecretStr("k"))
+        streamed = ChatOpenAI(model="m", base_url=server.url, api_key=SecretStr("k"), streaming=True)
+        for generator in (whole, streamed, create_agent(whole, []), lambda _: ended(finish_reason=end)):
+            judge = ScriptedJudge([4])
+            outcome = SelfRefine(generator, judge).refine("what?")
+            assert (outcome.stop_reason, outcome.answer, judge.samples) == ("generator_failed", None, [])
+        judge = ScriptedJudge([4])
+        agent = create_agent(whole, [], middleware=[SelfRefineMiddleware(judge)])
+        with pytest.raises(GeneratorFailed, match="EndpointConnectionError"):
+            agent.invoke({"messages": [HumanMessage("what?")]})
+        assert not judge.samples
