@@ -565,13 +565,13 @@ class UpstreamGenerator:
         try:
             answer, usage = self._dialect.read_answer(document)
             check_whole(answer)
-            return answer, usage
         except EndpointError:
             text = "the upstream failed in the midst of its reply, which says so at its end"
             raise UpstreamFailed(502, text, code="upstream_broken") from None
         except (AttributeError, KeyError, TypeError, ValueError):
             text = "the upstream's reply has fields of no known form"
             raise UpstreamFailed(502, text, code="upstream_reply") from None
+        return answer, usage
 
     def _payload(self, prompt: list[BaseMessage], number: int, temperature: float | None) -> protocol.Json:
         payload, added = self._request.payload, prompt[self._length :]
