@@ -22,10 +22,11 @@ from pydantic import SecretStr
 from yarl import URL
 
 from graphs import Draft, RefineError
-from graphs.answers import CALL_AS_TEXT, CUT_AS_ASKED, check_whole
+from graphs.answers import CALL_AS_TEXT, CUT_AS_ASKED
 from graphs.generators import Delta, DraftRequest, OnDelta
 from graphs.structure import misfit_of, schemas_in
 from judges.errors import AskFailed, ConfigurationError, one_line
+from judges.models.prompt_and_reply import has_failed
 from judges.models.providers.direct_post import DirectPost
 from judges.models.providers.http import checked_address, with_trace
 from judges.models.providers.http_errors import EndpointError, EndpointReplyError
@@ -564,13 +565,12 @@ class UpstreamGenerator:
     def _read(self, document: protocol.Json) -> tuple[AIMessage, Usage]:
         try:
             answer, usage = self._dialect.read_answer(document)
-            check_whole(answer)
-        except EndpointError:
-            text = "the upstream failed in the midst of its reply, which says so at its end"
-            raise UpstreamFailed(502, text, code="upstream_broken") from None
         except (AttributeError, KeyError, TypeError, ValueError):
             text = "the upstream's reply has fields of no known form"
             raise UpstreamFailed(502, text, code="upstream_reply") from None
+        if has_failed(answer.response_metadata):
+            text = "the upstream failed in the midst of its reply, which says so at its end"
+            raise UpstreamFailed(502, text, code="upstream_broken")
         return answer, usage
 
     def _payload(self, prompt: list[BaseMessage], number: int, temperature: float | None) -> protocol.Json:
