@@ -48,6 +48,7 @@ class Setting:
         meaning: What it does.
         example: How one might set it: `k=5`.
         shared: Whether it means the same in all judges that have it, such as `model` and `threshold`.
+        holds_expressions: Whether regular expressions may be in it, one of which may never end.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Setting:
     meaning: str = ""
     example: str = ""
     shared: bool = False
+    holds_expressions: bool = False
 
     def __str__(self) -> str:
         default = "" if self.required else f" = {self.default}"

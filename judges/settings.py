@@ -546,6 +546,7 @@ def _with_bounds(words: str, one: _Parameter) -> str:
 def _setting(name: str, one: _Parameter) -> Setting:
     examples = one.info.examples if one.info is not None else None
     required = one.default is _EMPTY or (one.needed is not None and one.needed.when is None)
+    extra = one.info.json_schema_extra if one.info is not None else None
     return Setting(
         name=name,
         type=_LOOSE_TYPES.get(name) or _type_text(one.hint),
@@ -554,6 +555,7 @@ def _setting(name: str, one: _Parameter) -> Setting:
         meaning=(one.info.description or "") if one.info is not None else "",
         example=f"{name}={_as_python(examples[0])}" if examples else _obvious_example(name, one),
         shared=name in SHARED and one.info is SHARED[name],
+        holds_expressions=isinstance(extra, dict) and bool(extra.get("holds_expressions")),
     )
 
 

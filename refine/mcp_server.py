@@ -405,10 +405,6 @@ def _caller_of(context: _Context) -> Caller | None:
     return caller if isinstance(caller, Caller) else None
 
 
-_EXPRESSIONS = {"Pattern": ("required", "forbidden"), "PiiLeakage": ("patterns",), "JsonValid": ("schema",)}
-"""Settings that hold regular expressions, by class."""
-
-
 def _checked_spec(text: str, *, is_shared: bool) -> JudgeSpec:
     """Return a judge of the catalogue whose settings name no file, model or code.
 
@@ -425,12 +421,10 @@ def _checked_spec(text: str, *, is_shared: bool) -> JudgeSpec:
             f"judge = {shortened(text)}: a call names a judge of the catalogue; one of your own is for the "
             f"configuration, judge"
         )
-    maker = default_registry().maker(spec.name)
-    own = _EXPRESSIONS.get(getattr(maker, "__name__", ""), ()) if is_shared else ()
     settable = [
         one.name
-        for one in settings_of(maker)
-        if "Path" not in one.type and "Model" not in one.type and one.name not in own
+        for one in settings_of(default_registry().maker(spec.name))
+        if not ("Path" in one.type or "Model" in one.type or (is_shared and one.holds_expressions))
     ]
     for name in spec.settings:
         if name not in settable:

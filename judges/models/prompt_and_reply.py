@@ -94,7 +94,8 @@ def finish_reason_of(metadata: Mapping[str, Any]) -> str:
     return next((reason for reason in reasons if ending_of(reason) != "finished"), reasons[0])
 
 
-_FAILED = frozenset({"abort", "error", "failed", "insufficient_system_resource", "network_error"})
+_FAILED = {"abort", "cancelled", "error", "failed", "insufficient_system_resource", "network_error"}
+_FAILED |= {"in_progress", "queued"}  # of a response that was to be fetched later
 
 
 def has_failed(metadata: Mapping[str, Any]) -> bool:

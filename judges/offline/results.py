@@ -35,10 +35,10 @@ from judges.rows.columns import TRAJECTORY_KEYS
 from judges.sample import Sample
 from judges.verdict import HIGHEST, LOWEST, ByJudge, HintedModel, Usage, Verdict
 
-_Model = TypeVar("_Model", bound=BaseModel)
-
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+_Model = TypeVar("_Model", bound=BaseModel)
 
 _PERCENTILES = (50, 90, 99)
 _MOST_USAGES = 256

@@ -214,7 +214,8 @@ def open_database(source: str) -> DatabaseRecord:
     if not record.exists():
         record.close()
         raise ConfigurationError(
-            f"there is no record {str(record.file or record.name)!r}; give the database that a loop writes by record='sqlite:///FILE'"
+            f"there is no record {str(record.file or record.name)!r}; give the database that a loop writes by "
+            f"record='sqlite:///FILE'"
         )
     return record
 

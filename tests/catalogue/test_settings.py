@@ -57,6 +57,14 @@ def test_no_setting_lacks_type_meaning_or_example() -> None:
     assert lacking == []
 
 
+def test_settings_with_regular_expressions_are_marked() -> None:
+    """A server that serves several callers lets none of them set such a one."""
+    marked = {(name, one.name) for name, one in judge_settings() if one.holds_expressions}
+    told = re.compile(r"(?<!no )regular expression|JSON schema \(", re.IGNORECASE)
+    assert {(name, one.name) for name, one in judge_settings() if told.search(one.meaning)} == marked
+    assert {name for _, name in marked} == {"forbidden", "patterns", "required", "schema"}
+
+
 def test_nothing_is_told_of_a_setting_that_no_judge_has() -> None:
     """Each table of `settings.toml` is of a class, and each of its keys a parameter of that class."""
     makers = [default_registry().maker(entry.name) for entry in judges.catalogue()]

@@ -290,20 +290,29 @@ async def test_keys_and_budgets_of_the_guard_hold(tmp_path: Path) -> None:
     """Without a key nobody is let in; with one as many calls a day as it may have, and no regular expression."""
     line, table = describe_new_key("ann")
     config = tmp_path / "refine.toml"
-    config.write_text(f'judge = "{BRIEF}"\n{table}\nrequests_per_day = 2\n')
+    config.write_text(f'judge = "{BRIEF}"\n{table}\nrequests_per_day = 4\n')
     with listening(tmp_path, "--config", str(config)) as url:
         async with httpx2.AsyncClient(trust_env=False) as http:
             refused = await http.post(url, json={})
         async with over_http(url, key=line.splitlines()[0]) as client:
-            expression = {"question": "q", "answer": f"{'a' * 40}!", "judge": "pattern:forbidden=(a+)+$"}
-            endless = await client.call_tool("judge", expression)  # which would hold up all others
+            own = {
+                "forbidden": "pattern:forbidden=(a+)+$",
+                "schema": 'json:schema={"pattern":"(a+)+$"}',
+                "patterns": "pii_leakage:patterns={}",
+            }
+            asked = {"question": "q", "answer": f"{'a' * 40}!"}
+            endless = {  # which would hold up all others
+                name: text_of(await client.call_tool("judge", {**asked, "judge": spec}))
+                for name, spec in own.items()
+            }
             first = await client.call_tool("judge", {"question": "q", "answer": "a"})
             second = await client.call_tool("judge", {"question": "q", "answer": "a"})
     assert (refused.status_code, refused.json()["error"]["code"]) == (401, "invalid_api_key")
-    assert "pattern: a call cannot set 'forbidden'" in text_of(endless)
+    for name, line in endless.items():
+        assert f"a call cannot set '{name}'" in line
     assert not first.is_error
     assert second.is_error
-    assert "has used 2 of its 2 requests" in text_of(second)
+    assert "has used 4 of its 4 requests" in text_of(second)
 
 
 @pytest.mark.parametrize(

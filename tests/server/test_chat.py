@@ -288,6 +288,18 @@ def test_half_an_answer_that_ends_with_an_error_is_no_answer(
     assert "half" not in response.text
 
 
+@pytest.mark.parametrize("place", ["in its choice", "beside its choices"])
+def test_half_an_answer_beside_an_error_is_no_answer(upstream: ModelServer, guard: Guarded, place: str) -> None:
+    """Gateways report a failure beside what was written so far, whatever the reason says."""
+    choice: dict[str, Any] = {"message": {"content": "good, but half"}, "finish_reason": "stop"}
+    reply: dict[str, Any] = {"choices": [choice]}
+    (choice if place == "in its choice" else reply)["error"] = {"code": 502, "message": "x"}
+    script(upstream, answered(reply))
+    response = guard.chat()
+    assert (response.status_code, response.json()["error"]["code"]) == (502, "upstream_broken")
+    assert "half" not in response.text
+
+
 def test_errors_sent_with_status_200_and_other_forms(upstream: ModelServer, guard: Guarded) -> None:
     """An error inside a 200 gets the status it names; one that is no JSON gets the form of the API."""
     script(upstream, answered({"error": {"code": 429, "message": "x"}}))

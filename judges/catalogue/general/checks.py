@@ -87,9 +87,9 @@ class Length(_Check):
 
     def check(self, answer: str) -> list[str]:
         """Compare the length with both bounds."""
-        length = (
-            len(answer) if self._unit == "characters" else count_words(answer) + count_characters(answer)
-        )  # Chinese, Japanese or Thai has no blanks: each letter is a word, as word processors count
+        length = len(answer)
+        if self._unit == "words":  # without blanks, as in Chinese, each letter is one, as word processors count
+            length = count_words(answer) + count_characters(answer)
         if length < self._at_least:
             return [f"Write at least {self._at_least} {self._unit}; there are {length}."]
         if self._at_most is not None and length > self._at_most:
@@ -199,9 +199,7 @@ def _json_instruction(fault: Any) -> str:
     if fault.validator == "required":
         missing = [repr(key) for key in fault.validator_value if key not in fault.instance]
         return f"Add the key{'s' * (len(missing) > 1)} {', '.join(missing)}{place}."
-    value = repr(
-        fault.instance
-    )  # most messages begin with it, so that a long one would hide what is wrong with it
+    value = repr(fault.instance)  # most messages begin with it: a long one would hide what is wrong with it
     message = fault.message.replace(value, one_line(value, longest=_LONGEST_VALUE), 1)
     return f"At {fault.json_path}: {message}."
 

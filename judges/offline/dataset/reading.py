@@ -95,7 +95,7 @@ def _frame_value(column: str, value: Any) -> Any:
     if isinstance(value, str):
         return _cell_value(column, _data_in(column, value))
     is_text = canonical_field(column) in _TEXTS
-    value = str(value) if is_text and isinstance(value, Decimal) else _plain(value)
+    value = str(value) if is_text and isinstance(value, Decimal) and value.is_finite() else _plain(value)
     if is_text and isinstance(value, bool | int | float):
         return json.dumps(value)
     return _cell_value(column, value)
@@ -190,9 +190,7 @@ def _csv_records(path: Path, *, encoding: str) -> Iterator[tuple[int, _Record]]:
         named = _DELIMITER_LINE.fullmatch(first)  # a line for Excel, above that of the names
         if named is None:
             file.seek(0)
-        csv.field_size_limit(
-            2**31 - 1
-        )  # one for all readers; usually 131,072 characters, as long as a conversation
+        csv.field_size_limit(2**31 - 1)  # for all readers: a conversation may be longer than 131,072 characters
         reader = csv.reader(_decoded_lines(file), strict=True, delimiter=delimiter)
         columns: list[str] = []
         line = before = 1 if named is None else 2

@@ -8,10 +8,10 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from judges.offline.statistics.intervals import EXACT, Figure, clopper_pearson, holm, later, normal_quantile
+from judges.offline.statistics.intervals import EXACT, Figure, LazyModule, clopper_pearson, holm, normal_quantile
 from judges.offline.statistics.resampling import cluster_rows, cluster_se
 
-np, special = later("numpy"), later("scipy.special")
+np, special = LazyModule("numpy"), LazyModule("scipy.special")
 
 Effect = Literal["helps", "harms", "cannot be told"]
 

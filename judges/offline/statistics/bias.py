@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from judges.offline.statistics import resampling
 from judges.offline.statistics.comparing import mcnemar, sign_flip
-from judges.offline.statistics.intervals import Undefined, holm, is_number, later, normal_quantile, p_text
+from judges.offline.statistics.intervals import LazyModule, Undefined, holm, is_number, normal_quantile, p_text
 
 if TYPE_CHECKING:
     import numpy as np
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     _Array = NDArray[np.float64]
 else:
-    np = later("numpy")
-special = later("scipy.special")
+    np = LazyModule("numpy")
+special = LazyModule("scipy.special")
 
 Finding = Literal["flagged", "small", "not enough data", "association"]
 

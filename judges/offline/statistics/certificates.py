@@ -7,11 +7,11 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, get_args
 
-from judges.offline.statistics.intervals import clopper_pearson, later, share, wilson
+from judges.offline.statistics.intervals import LazyModule, clopper_pearson, share, wilson
 from judges.offline.statistics.replay import Ratings, breaks_of, replay_each
 from judges.offline.statistics.resampling import chosen, finite, floats, listed, recorded_runs, whole
 
-np, optimize, special = later("numpy"), later("scipy.optimize"), later("scipy.special")
+np, optimize, special = LazyModule("numpy"), LazyModule("scipy.optimize"), LazyModule("scipy.special")
 
 _LARGEST_LOGARITHM = 700.0
 """The largest logarithm of an e-value that is still a finite number."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from judges.offline.statistics import resampling
 from judges.offline.statistics.benefit import LoopBenefit, judged_together, loop_benefit
-from judges.offline.statistics.intervals import Figure, Undefined, holm, later, normal_quantile
+from judges.offline.statistics.intervals import Figure, LazyModule, Undefined, holm, normal_quantile
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     _Array = NDArray[np.float64]
 else:
-    np = later("numpy")
-special = later("scipy.special")
+    np = LazyModule("numpy")
+special = LazyModule("scipy.special")
 
 _EXACT_UP_TO = 16
 """Most differences other than 0 for which all sign patterns are enumerated."""

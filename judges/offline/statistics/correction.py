@@ -7,7 +7,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from judges.offline.statistics.intervals import Figure, clopper_pearson, later, normal_quantile, share
+from judges.offline.statistics.intervals import Figure, LazyModule, clopper_pearson, normal_quantile, share
 from judges.offline.statistics.resampling import (
     chosen,
     cluster_rows,
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     _Array = NDArray[np.float64]
 else:
-    np = later("numpy")
-special = later("scipy.special")
+    np = LazyModule("numpy")
+special = LazyModule("scipy.special")
 
 _Variant = Literal["default", "reference"]
 

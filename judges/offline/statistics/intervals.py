@@ -14,7 +14,7 @@ from typing import Any, Literal, Self
 from judges.errors import ConfigurationError
 
 
-class later:  # noqa: N801 - it stands where a module does
+class LazyModule:
     """A library that is imported when something of it is first used, so that others can be imported without it.
 
     Args:
@@ -39,7 +39,7 @@ class later:  # noqa: N801 - it stands where a module does
         return value
 
 
-special, stats = later("scipy.special"), later("scipy.stats")
+special, stats = LazyModule("scipy.special"), LazyModule("scipy.stats")
 _ROUNDING = 1e-6
 _LEAST = 3
 """Fewest pairs over which a correlation means anything."""

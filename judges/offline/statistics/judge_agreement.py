@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Literal, get_args
 
-from judges.offline.statistics.intervals import EXACT, Figure, Undefined, clopper_pearson, later, share
+from judges.offline.statistics.intervals import EXACT, Figure, LazyModule, Undefined, clopper_pearson, share
 from judges.offline.statistics.resampling import (
     bootstrap_rows,
     chosen,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     _Array = NDArray[np.float64]
 else:
-    np = later("numpy")
+    np = LazyModule("numpy")
 
 _BINS = 10
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import TYPE_CHECKING, Literal
 
-from judges.offline.statistics.intervals import benjamini_yekutieli, later
+from judges.offline.statistics.intervals import LazyModule, benjamini_yekutieli
 from judges.offline.statistics.judge_agreement import LEVELS, cohen_kappa
 from judges.offline.statistics.resampling import chosen, finite, floats, listed, same_length
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     _Array = NDArray[np.float64]
 else:
-    np = later("numpy")
-special = later("scipy.special")
+    np = LazyModule("numpy")
+special = LazyModule("scipy.special")
 
 _Unit = Sequence[float | None]
 

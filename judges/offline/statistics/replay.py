@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from numbers import Real
 from typing import TYPE_CHECKING, Literal
 
-from judges.offline.statistics.intervals import Figure, later
+from judges.offline.statistics.intervals import Figure, LazyModule
 from judges.offline.statistics.resampling import cluster_rows, listed, same_length, whole
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     _Counts = NDArray[np.float64]
 else:
-    np = later("numpy")
+    np = LazyModule("numpy")
 
 Ratings = Sequence[float | None]
 End = Literal["pass", "exhausted", "patience", "censored"]

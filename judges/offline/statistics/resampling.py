@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence, Sized
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from judges.offline.statistics.intervals import Figure, is_number, later
+from judges.offline.statistics.intervals import Figure, LazyModule, is_number
 
 if TYPE_CHECKING:
     import numpy as np
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     _Array = NDArray[np.float64]
     Indices = NDArray[np.intp]
 else:
-    np = later("numpy")
-special = later("scipy.special")
+    np = LazyModule("numpy")
+special = LazyModule("scipy.special")
 
 
 def floats(values: Any) -> _Array:

@@ -192,6 +192,9 @@ class ChatDialect(ApiDialect):
         first = choices[0] if isinstance(choices, list) and choices else None
         if not isinstance(first, dict) or not isinstance(first.get("message"), dict):
             raise UpstreamFailed(502, "the upstream's reply is no chat completion", code="upstream_reply")
+        if isinstance(first.get("error") or reply.get("error"), dict | str):
+            text = "the upstream failed in the midst of its reply, which has an error beside it"
+            raise UpstreamFailed(502, text, code="upstream_broken")
         answer = answer_of(reply, "")
         said = first["message"]
         if said.get("images") and objects(said["images"]):  # as OpenRouter has them
