@@ -227,7 +227,8 @@ def test_json_has_all_that_is_known() -> None:
     assert (mrr["calls"], mrr["subject"], mrr["in_loop"]) == ("0", "retriever", "no")
     assert (mrr["example"], mrr["tags"][0]) == ('judges.load("mrr", k=5)', "ranking")
     assert [setting["name"] for setting in mrr["settings"]][:2] == ["metric", "k"]
-    assert set(mrr["settings"][1]) == {"name", "type", "default", "required", "meaning", "example", "shared"}
+    known = {"name", "type", "default", "required", "meaning", "example", "shared", "holds_expressions"}
+    assert set(mrr["settings"][1]) == known
     assert len(found()) == len(catalogue())
 
 
